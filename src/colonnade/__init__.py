@@ -1,0 +1,59 @@
+"""Colonnade: vertical federated learning for PyTorch.
+
+Every party keeps its columns; together they hold up one model.
+
+>>> import colonnade as cn
+>>> train, test = cn.load("digits", parties=4)
+>>> run = cn.train(train, method="vimadmm", epochs=2)
+>>> sorted(run.evaluate(test))
+['accuracy', 'loss']
+"""
+
+from colonnade.api import resume, train
+from colonnade.data import datasets, load
+from colonnade.errors import ColonnadeError
+from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.methods import FDML, VAFL, VIMADMM, VIMADMMJ, VIMSGD, FedBCD, Local, SplitNN
+from colonnade.models import CNN, MLP
+from colonnade.optim import SGD, Adagrad, Adam
+from colonnade.run import Run
+from colonnade.split import split
+from colonnade.table import Scale, Table
+
+# isort: split
+from colonnade.method import methods  # after the package of the same name, so that the function wins
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CNN",
+    "FDML",
+    "MLP",
+    "SGD",
+    "VAFL",
+    "VIMADMM",
+    "VIMADMMJ",
+    "VIMSGD",
+    "Adagrad",
+    "Adam",
+    "ColonnadeError",
+    "FedBCD",
+    "Local",
+    "Method",
+    "Mine",
+    "Owner",
+    "Parties",
+    "Run",
+    "Scale",
+    "SplitNN",
+    "Table",
+    "Turn",
+    "datasets",
+    "load",
+    "methods",
+    "party_step",
+    "register",
+    "resume",
+    "split",
+    "train",
+]

@@ -1,0 +1,111 @@
+"""Saved states: safetensors files, one per side, and a JSON manifest with their hashes.
+
+A checkpoint is written beside its place and renamed into it, so it is there whole or not at all.
+Reading checks every hash; a torn or altered checkpoint is refused by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from colonnade.errors import CheckpointError, FolderError
+from colonnade.state import Packed
+
+FORMAT = "colonnade-checkpoint-1"
+KEEP = 2
+
+
+def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[str, Any]) -> Path:
+    """Write the checkpoint of a round and remove all but the newest two."""
+    place = folder / f"{round:08d}"
+    draft = folder / f".{round:08d}.draft"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        files = {}
+        for name, state in states.items():
+            raw = save_tensors(state)
+            _write_file(draft / f"{name}.safetensors", raw)
+            files[name] = hashlib.sha256(raw).hexdigest()
+        manifest = {"format": FORMAT, "round": round, "files": files, "facts": facts}
+        _write_file(draft / "manifest.json", json.dumps({**manifest, "digest": _digest(manifest)}).encode())
+        shutil.rmtree(place, ignore_errors=True)
+        draft.rename(place)
+        for old in _rounds(folder)[:-KEEP]:
+            shutil.rmtree(old)
+    except OSError as error:
+        raise FolderError(f"the checkpoint {place} cannot be written: {error.strerror or error}.") from error
+    return place
+
+
+def newest(folder: Path) -> Path:
+    """The newest checkpoint in a folder."""
+    found = _rounds(folder)
+    if not found:
+        raise CheckpointError(f"there is no checkpoint in {folder}; train with folder= to write some.")
+    return found[-1]
+
+
+def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
+    """The states and facts of one checkpoint, every byte checked."""
+    manifest = _read_manifest(place)
+    states = {}
+    for name, expected in manifest["files"].items():
+        path = place / f"{name}.safetensors"
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            raise _damaged(place, f"{path.name} is missing") from None
+        if hashlib.sha256(raw).hexdigest() != expected:
+            raise _damaged(place, f"{path.name} does not match its hash")
+        try:
+            states[name] = load_tensors(raw)
+        except SafetensorError:
+            raise _damaged(place, f"{path.name} is not a safetensors file") from None
+    return states, manifest["facts"]
+
+
+def _read_manifest(place: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((place / "manifest.json").read_bytes())
+    except OSError:
+        raise CheckpointError(f"{place} is not a checkpoint: it has no manifest.json that can be read.") from None
+    except ValueError:
+        raise _damaged(place, "manifest.json is not JSON") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
+    if manifest.pop("digest", None) != _digest(manifest):
+        raise _damaged(place, "manifest.json does not match its digest")
+    if any(not re.fullmatch(r"[\w-]+", name) for name in manifest["files"]):
+        raise _damaged(place, "manifest.json names files outside its folder")
+    return manifest
+
+
+def _damaged(place: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"the checkpoint {place} is damaged: {why}; delete it to resume from the one before.")
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+def _rounds(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdigit()) if folder.is_dir() else []
+
+
+def _write_file(path: Path, raw: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,140 @@
+"""Reading files that others made, fetching from OpenML, and the cache of decoded images.
+
+Files are not trusted: no pickle is ever read, and whatever is wrong with one ends in one DataError that names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.data.catalog import VARIABLE, Dataset
+from colonnade.errors import DataError
+
+Arrays = dict[str, np.ndarray]
+
+_PATIENCE = 30.0  # seconds without a byte from OpenML
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged file makes its reader raise into one DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # zipfile, lzma, numpy, pandas and Pillow each have their own, and some of others
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file anew.") from error
+
+
+def optional(module: str) -> Any:
+    """A module of the extra ``data``, or the error that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        wanted = module.partition(".")[0]
+        raise DataError(
+            f"reading this data set needs {wanted}, which is not installed; pip install 'colonnade[data]'."
+        ) from error
+
+
+def read_arrays(path: Path, keys: Sequence[str], also: str | tuple[str, ...] = ()) -> Arrays:
+    """The named arrays of an npz file, and those whose name starts with ``also``."""
+    # The file is opened here because numpy leaves it open when it is damaged.
+    with reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        files = getattr(stored, "files", [])
+        absent = [key for key in keys if key not in files]
+        if absent:
+            raise ValueError(f"it has no array {', '.join(absent)}")
+        return {key: stored[key] for key in files if key in keys or key.startswith(also)}
+
+
+def read_frame(path: Path, columns: Sequence[str], text: Sequence[str]) -> Any:
+    """The named columns of a csv file as a pandas frame; those in ``text`` stay text, as hashes such as 1e10 must."""
+    pandas = optional("pandas")
+    with reading(path):
+        frame = pandas.read_csv(path, usecols=lambda column: column in columns, dtype=dict.fromkeys(text, str))
+        absent = [column for column in columns if column not in frame]
+        if absent:
+            raise ValueError(f"it has no column {', '.join(absent)}")
+        return frame
+
+
+def fetch(dataset: Dataset, as_frame: bool) -> tuple[Any, Any]:
+    """Data and target from OpenML through scikit-learn, which keeps its own cache."""
+    if dataset.openml is None:
+        raise missing(dataset)
+    optional("pandas")  # scikit-learn's parser needs it
+    name, version = dataset.openml
+    say(f"fetching {dataset.name} from OpenML, once ...")
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_PATIENCE)  # scikit-learn sets none, and would wait for ever
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its retries; ours is the one sentence below
+            bunch = optional("sklearn.datasets").fetch_openml(
+                name, version=version, as_frame=as_frame, n_retries=1, delay=0.5
+            )
+        return bunch.data, bunch.target
+    except (OSError, ValueError, HTTPException) as error:
+        raise missing(dataset, f"OpenML's {name} version {version} did not come ({error})") from error
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def missing(dataset: Dataset, why: str = "OpenML does not have it") -> DataError:
+    """The error for a data set that is nowhere to be had."""
+    folder = os.environ.get(VARIABLE)
+    state = f"{VARIABLE} is {folder}, without that file" if folder else f"{VARIABLE} is not set"
+    return DataError(
+        f"{dataset.name} is not here: {state}, and {why}; set {VARIABLE} to a folder with {dataset.file} "
+        f"(holding {dataset.layout}; from {dataset.source})."
+    )
+
+
+def cached(name: str, stamp: Sequence[int], make: Callable[[], Arrays]) -> Arrays:
+    """Arrays that take seconds to make, kept in the user's cache folder for as long as ``stamp`` stays the same."""
+    path = cache_folder() / f"{name}.npz"
+    with contextlib.suppress(DataError):
+        if path.is_file():
+            kept = read_arrays(path, ["stamp"], also="")
+            if kept.pop("stamp").tolist() == list(stamp):
+                return kept
+    made = make()
+    with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the data
+        _write(path, made | {"stamp": np.array(stamp)})
+    return made
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/colonnade``, by default ``~/.cache/colonnade``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "colonnade"
+
+
+def _write(path: Path, arrays: Arrays) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(partial, path)  # whoever reads meanwhile sees the old file or the new, never half of one
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def say(line: str) -> None:
+    """One line of progress, on stderr so that output for machines stays clean."""
+    print(f"colonnade: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,134 @@
+"""The image data sets: uint8 pixels, channels first, one array per part."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+
+from colonnade.data.catalog import Dataset
+from colonnade.data.files import Arrays, cached, fetch, missing, optional, read_arrays, reading, say
+from colonnade.data.raw import Part, Raw, hold_out, shuffled
+from colonnade.table import Scale
+
+_PARTS = ("x_train", "y_train", "x_test", "y_test")
+_SPRITES_ACROSS = 100
+
+_SCALES = {
+    "digits": Scale(16.0),
+    "mnist": Scale(255.0, 0.1307, 0.3081),
+    "fashion_mnist": Scale(255.0, 0.2860, 0.3530),
+    "cifar10": Scale(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "tiny_imagenet100": Scale(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "modelnet40_views": Scale(255.0),
+}
+_CLASSES = {
+    "fashion_mnist": "T-shirt/top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag Boot",
+    "cifar10": "airplane automobile bird cat deer dog frog horse ship truck",
+}
+
+
+def read_digits(dataset: Dataset) -> Raw:
+    """The 1,797 digits that come with scikit-learn."""
+    bunch = optional("sklearn.datasets").load_digits()
+    pixels, y = bunch.images.astype(np.uint8), bunch.target
+    train, test = (Part(pixels[rows], y[rows], rows) for rows in hold_out(y))
+    return Raw(train, test, _class_names(dataset), _SCALES[dataset.name])
+
+
+def read_pixels(dataset: Dataset) -> Raw:
+    """Images that lie in the file as they are, else from OpenML."""
+    path = dataset.path
+    return _raw(dataset, _pixels(path, dataset) if path else _from_openml(dataset))
+
+
+def read_sprites(dataset: Dataset) -> Raw:
+    """Images that lie in the file as a few large WebP pictures, else from OpenML."""
+    path = dataset.path
+    return _raw(dataset, _unpacked(path, dataset) if path else _from_openml(dataset))
+
+
+def read_views(dataset: Dataset) -> Raw:
+    """ModelNet40: sorted by class in its file, so shuffled here, under the shapes' own names."""
+    path = dataset.path
+    raw = _raw(dataset, _pixels(path, dataset, more=("ids_train", "ids_test")) if path else _from_openml(dataset))
+    return Raw(shuffled(raw.train), shuffled(raw.test), raw.classes, raw.scale)
+
+
+def _raw(dataset: Dataset, arrays: Arrays) -> Raw:
+    train, test = (Part(arrays[f"x_{part}"], arrays[f"y_{part}"], _ids(arrays, part)) for part in ("train", "test"))
+    return Raw(train, test, _class_names(dataset, arrays.get("classes")), _SCALES[dataset.name])
+
+
+def _ids(arrays: Arrays, part: str) -> np.ndarray:
+    ids = arrays.get(f"ids_{part}")
+    return np.arange(len(arrays[f"y_{part}"])) if ids is None else ids.astype(str)
+
+
+def _class_names(dataset: Dataset, stored: np.ndarray | None = None) -> tuple[str, ...]:
+    if stored is not None:
+        return tuple(map(str, stored))
+    return tuple(_CLASSES.get(dataset.name, "").split()) or tuple(map(str, range(dataset.classes)))
+
+
+def _pixels(path: Path, dataset: Dataset, more: tuple[str, ...] = ()) -> Arrays:
+    arrays = read_arrays(path, [*_PARTS, *more], also="classes")
+    _check(path, dataset, arrays)
+    return arrays
+
+
+def _check(path: Path, dataset: Dataset, arrays: Arrays) -> None:
+    with reading(path):
+        for part in ("train", "test"):
+            x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+            if x.dtype != np.uint8 or x.shape != (len(y), *dataset.shape):
+                raise ValueError(f"its x_{part} is {x.dtype} of shape {x.shape} for {len(y)} labels")
+            if y.ndim != 1 or y.dtype.kind not in "ui" or not 0 <= y.min() <= y.max() < dataset.classes:
+                raise ValueError(f"its y_{part} are not class numbers from 0 to {dataset.classes - 1}")
+
+
+def _unpacked(path: Path, dataset: Dataset) -> Arrays:
+    status = path.stat()
+    arrays = cached(dataset.name, (status.st_size, status.st_mtime_ns), lambda: _decoded(path, dataset))
+    _check(path, dataset, arrays)
+    return arrays | read_arrays(path, (), also="classes")
+
+
+def _decoded(path: Path, dataset: Dataset) -> Arrays:
+    say(f"decoding {dataset.name}, once ...")
+    arrays = read_arrays(path, ["train_webp_0", "test_webp", "y_train", "y_test"], also="train_webp_")
+    sprites = sorted(key for key in arrays if key.startswith("train_webp_"))
+    return {
+        "x_train": _cut_apart(path, [arrays[key] for key in sprites], dataset),
+        "x_test": _cut_apart(path, [arrays["test_webp"]], dataset),
+        "y_train": arrays["y_train"],
+        "y_test": arrays["y_test"],
+    }
+
+
+def _cut_apart(path: Path, sprites: list[np.ndarray], dataset: Dataset) -> np.ndarray:
+    channels, height, width = dataset.shape
+    image = optional("PIL.Image")
+    parts = []
+    for sprite in sprites:
+        with reading(path):
+            picture = np.asarray(image.open(io.BytesIO(sprite.tobytes())).convert("RGB"))
+            grid = picture.reshape(-1, height, _SPRITES_ACROSS, width, channels)
+            parts.append(grid.transpose(0, 2, 4, 1, 3).reshape(-1, channels, height, width))
+    return np.concatenate(parts)
+
+
+def _from_openml(dataset: Dataset) -> Arrays:
+    def make() -> Arrays:
+        data, target = fetch(dataset, as_frame=False)
+        if np.shape(data) != (sum(dataset.rows), math.prod(dataset.shape)):
+            raise missing(dataset, f"OpenML's copy has another shape, {np.shape(data)}")
+        pixels = np.asarray(data).astype(np.uint8).reshape(-1, *dataset.shape)
+        y = np.asarray(target).astype(np.uint8)
+        cut = dataset.rows[0]  # OpenML keeps the training rows first
+        return {"x_train": pixels[:cut], "y_train": y[:cut], "x_test": pixels[cut:], "y_test": y[cut:]}
+
+    version = dataset.openml[1] if dataset.openml else 0
+    return cached(f"{dataset.name}-openml", (version,), make)

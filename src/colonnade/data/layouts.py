@@ -1,0 +1,103 @@
+"""What the columns of each csv file mean, and which of them belong to one organisation by nature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table mean; the natural parties in ``groups`` together name every column used."""
+
+    target: str
+    classes: tuple[str, str]
+    groups: dict[str, tuple[str, ...]]
+    categories: tuple[str, ...] = ()
+    skewed: tuple[str, ...] = ()  # counts over many orders of magnitude, read as logarithms
+    ids: str = ""
+    part: str = ""  # the column that says "train" or "test"; whatever is not "test" is for training
+    openml: tuple[str, ...] = ()  # the columns of OpenML's copy, which has the same ones, partly under other names
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns used, in the order of their parties, so that each party's are neighbours."""
+        return [column for group in self.groups.values() for column in group]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _numbered(name: str, numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"{name}{number}" for number in numbers)
+
+
+_BANK_WORDS = _words("job marital education default housing loan contact month poutcome")
+
+LAYOUTS = {
+    "adult": Layout(
+        target="income",
+        classes=("<=50K", ">50K"),
+        groups={
+            "demography": _words("age sex race native_country marital_status relationship"),
+            "work": _words(
+                "workclass fnlwgt education education_num occupation capital_gain capital_loss hours_per_week"
+            ),
+        },
+        categories=_words("sex race native_country marital_status relationship workclass education occupation"),
+        part="split",
+        openml=_words(
+            "age workclass fnlwgt education education_num marital_status occupation relationship race sex "
+            "capital_gain capital_loss hours_per_week native_country"
+        ),
+    ),
+    "bank_marketing": Layout(
+        target="y",
+        classes=("no", "yes"),
+        groups={
+            "client": _words("age job marital education default balance housing loan"),
+            "contact": _words("contact day month duration campaign pdays previous poutcome"),
+        },
+        categories=_BANK_WORDS,
+        openml=_words(
+            "age job marital education default balance housing loan contact day month duration campaign pdays "
+            "previous poutcome"
+        ),
+    ),
+    "bank_marketing_additional": Layout(
+        target="y",
+        classes=("no", "yes"),
+        groups={
+            "client": _words("age job marital education default housing loan"),
+            "contact": _words("contact month day_of_week duration campaign pdays previous poutcome"),
+            "economy": _words("emp.var.rate cons.price.idx cons.conf.idx euribor3m nr.employed"),
+        },
+        categories=(*_BANK_WORDS, "day_of_week"),
+    ),
+    "credit_default": Layout(
+        target="default",
+        classes=("paid", "default"),
+        groups={
+            "client": _words("LIMIT_BAL SEX EDUCATION MARRIAGE AGE"),
+            "delays": _numbered("PAY_", (0, 2, 3, 4, 5, 6)),
+            "amounts": _numbered("BILL_AMT", range(1, 7)) + _numbered("PAY_AMT", range(1, 7)),
+        },
+        categories=_words("SEX EDUCATION MARRIAGE"),
+        ids="ID",
+        openml=(
+            *_words("LIMIT_BAL SEX EDUCATION MARRIAGE AGE"),
+            *_numbered("PAY_", (0, 2, 3, 4, 5, 6)),
+            *_numbered("BILL_AMT", range(1, 7)),
+            *_numbered("PAY_AMT", range(1, 7)),
+        ),
+    ),
+    "criteo8k": Layout(
+        target="label",
+        classes=("no click", "click"),
+        groups={"counts": _numbered("I", range(1, 14)), "categories": _numbered("C", range(1, 27))},
+        categories=_numbered("C", range(1, 27)),
+        skewed=_numbered("I", range(1, 14)),
+        part="split",
+    ),
+}

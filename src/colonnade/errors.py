@@ -1,0 +1,68 @@
+"""The exceptions of Colonnade, one tree.
+
+::
+
+    ColonnadeError                 everything below; catch this one at the edge
+    ├── TableError                 a table or a federation that cannot be trained on
+    ├── DataError                  a named data set that cannot be had
+    ├── ConfigError                an unknown name, an option out of range, a job file that makes no sense
+    ├── ModelError                 a network that does not fit its party
+    ├── MessageError               bytes that are not a message of ours
+    ├── TrainingError              values that stopped being numbers, with party, round and step
+    ├── CheckpointError            a saved state that is torn, altered or foreign
+    └── FolderError                a run folder that cannot be read or written
+
+Every message is one sentence: what came, what was expected, what to do.
+The command line prints it and exits with code 2.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ColonnadeError(Exception):
+    """Base of all errors that Colonnade raises on purpose."""
+
+
+class TableError(ColonnadeError, ValueError):
+    """A table or a federation that cannot be trained on."""
+
+
+class DataError(ColonnadeError):
+    """A named data set that cannot be had."""
+
+
+class ConfigError(ColonnadeError, ValueError):
+    """An unknown name, an option out of range, a job file that makes no sense."""
+
+
+class ModelError(ColonnadeError, ValueError):
+    """A network that does not fit its party."""
+
+
+class MessageError(ColonnadeError, ValueError):
+    """Bytes that are not a message of ours."""
+
+
+class TrainingError(ColonnadeError):
+    """Values that stopped being numbers, with party, round and step."""
+
+
+class CheckpointError(ColonnadeError):
+    """A saved state that is torn, altered or foreign."""
+
+
+class FolderError(ColonnadeError):
+    """A run folder that cannot be read or written."""
+
+
+def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
+    """The error for a name that is not in a list, with the nearest one suggested.
+
+    >>> unknown("method", "vimadm", ["vafl", "vimadmm"])
+    ConfigError("unknown method 'vimadm'; did you mean 'vimadmm'? Known: vafl, vimadmm.")
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(str(came), names, n=1)
+    hint = f" did you mean '{near[0]}'?" if near else ""
+    return ConfigError(f"unknown {what} '{came}';{hint} Known: {', '.join(names) or 'none'}.")

@@ -1,0 +1,297 @@
+"""The three interfaces everything stands on: Method, Parties, Turn; and the registry of methods.
+
+A method is a frozen value: *party steps* (functions that run at one party) and a straight-line
+``round`` that runs at the owner and asks the parties for those steps. It never knows which
+runtime carries its messages.
+
+How a party step is written. It gets ``mine`` (the party's networks and rows) and works on tensors
+whose *last* axes are the party's own: rows are axis -2, features axis -1. The fused runtime runs the
+same step for several like parties at once by putting a party axis in front, so a step uses negative
+axes and reduces a loss over its last axes only. ``descend`` accepts such a loss as it is.
+"""
+
+from __future__ import annotations
+
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import ConfigError, unknown
+from colonnade.optim import SGD, OptimizerBuilder
+
+R = TypeVar("R")
+StepFunction = TypeVar("StepFunction", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One round's facts, the same at every side: its number, its rows, and what they are for."""
+
+    round: int
+    rows: Tensor
+    table: str = "train"
+    purpose: str = "train"
+
+    @property
+    def training(self) -> bool:
+        """Whether networks are in training mode (dropout, batch norm) in this turn."""
+        return self.purpose == "train"
+
+
+class Net(ABC):
+    """One network at a party, with its optimiser; or several parties' like networks, stacked."""
+
+    def __init__(self, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
+        self.parameters = list(parameters)
+        self.optimizer = optimizer
+
+    @abstractmethod
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The network's output."""
+
+    def descend(self, output: Tensor, gradient: Tensor | None = None) -> None:
+        """One optimiser step of this network alone, see :func:`descend`."""
+        descend(output, self, gradient=gradient)
+
+
+def descend(output: Tensor, *nets: Net, gradient: Tensor | None = None) -> None:
+    """One optimiser step of each network on a loss, or on an output whose gradient somebody sent."""
+    if gradient is None:
+        output = output.sum()  # over the party axis, if there is one: parties share no parameter
+    elif gradient.shape != output.shape:
+        gradient = gradient.expand_as(output)  # one message for all parties of a group
+    parameters = [parameter for net in nets for parameter in net.parameters]
+    slopes = torch.autograd.grad(output, parameters, gradient)
+    for parameter, slope in zip(parameters, slopes, strict=True):
+        parameter.grad = slope.contiguous()  # fused optimisers walk raw memory and ignore strides
+    for net in nets:
+        net.optimizer.step()
+
+
+class Mine(ABC):
+    """What a party step sees of its own side: networks by name (``mine.net``), rows, and notes."""
+
+    def __init__(self) -> None:
+        self.nets: dict[str, Net] = {}
+        self.memory: dict[str, Tensor] = {}  # kept from round to round, saved in checkpoints
+        self.scratch: dict[str, Tensor] = {}  # kept from step to step within a round
+
+    def __getattr__(self, name: str) -> Net:
+        nets = self.__dict__.get("nets", {})
+        if name in nets:
+            return typing.cast(Net, nets[name])
+        raise AttributeError(f"this party has no network '{name}', only {sorted(nets)}")
+
+    @abstractmethod
+    def inputs(self, turn: Turn) -> Tensor:
+        """This party's rows of the turn, scaled, float32."""
+
+
+def party_step(function: StepFunction) -> StepFunction:
+    """Mark a function as one that a party is willing to run when the owner names it."""
+    function.is_party_step = True  # type: ignore[attr-defined]
+    return function
+
+
+class Part(NamedTuple):
+    """A network that a method puts at every party, and what builds its optimiser."""
+
+    net: nn.Module
+    optimizer: OptimizerBuilder
+
+
+class Parties(ABC):
+    """The whole interface to the others. Runtimes implement it; methods use it."""
+
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @abstractmethod
+    def ask(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> list[R]:
+        """Run ``step`` at the parties and give one reply per party.
+
+        ``all`` is one message to everybody, ``each`` one per party, ``to`` limits who is asked.
+        """
+
+    @abstractmethod
+    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
+        """Like :meth:`ask`, but the owner learns only the sum of the replies."""
+
+    def tell(
+        self,
+        step: Callable[..., None],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> None:
+        """Run ``step`` at the parties and expect nothing back."""
+        self.ask(step, turn, all=all, each=each, to=to)
+
+
+class Owner:
+    """The owner's side: labels, and whatever the method keeps there.
+
+    Modules, parameters, optimisers and tensors that a method assigns in :meth:`Method.start` are the
+    owner's state: they are saved and loaded by name. The fields set here are not.
+    """
+
+    def __init__(self, labels: Tensor, classes: int, parties: int, seed: int) -> None:
+        self.tables = {"train": labels}
+        self.classes = classes
+        self.parties = parties
+        self.seed = seed
+        self._given = set(vars(self)) | {"_given"}
+
+    if typing.TYPE_CHECKING:  # a method may put anything at the owner
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the method has put nothing called '{name}' at the owner")
+
+    @property
+    def rows(self) -> int:
+        """How many rows the training table has."""
+        return len(self.tables["train"])
+
+    def labels(self, turn: Turn) -> Tensor:
+        """The labels of the turn's rows."""
+        return self.tables[turn.table][turn.rows]
+
+    def kept(self) -> dict[str, Any]:
+        """What the method keeps at the owner, by name."""
+        return {name: value for name, value in vars(self).items() if name not in self._given}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """Base of all methods: the options they share, and what each must say.
+
+    ``lr``, ``momentum`` and ``decay`` are those of plain SGD at every side; ``optimizer=`` of
+    :func:`colonnade.train` replaces the parties' optimiser.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    party_sends: ClassVar[str]
+    owner_sends: ClassVar[str]
+    shows_labels: ClassVar[bool] = False
+    needs_owner_columns: ClassVar[bool] = False
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
+
+    embedding: int = 60
+    lr: float = 0.1
+    momentum: float = 0.9
+    decay: float = 0.001
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            kind = type(field.default)
+            if kind in (int, float) and (isinstance(value, bool) or not isinstance(value, int | kind)):
+                raise ConfigError(f"{self.name}: {field.name}={value!r} is not {_a(kind)}.")
+            if kind is str and not isinstance(value, str):
+                raise ConfigError(f"{self.name}: {field.name}={value!r} is not a text.")
+            if field.name in self.positive and not value > 0:
+                raise ConfigError(f"{self.name}: {field.name}={value} is out of range; it must be positive.")
+        if not 0 <= self.momentum < 1 or self.decay < 0:
+            raise ConfigError(
+                f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
+                "momentum is from 0 to less than 1, decay at least 0."
+            )
+
+    @property
+    def party_optimizer(self) -> OptimizerBuilder:
+        """The parties' optimiser unless the user brings one."""
+        return SGD(self.lr, self.momentum, self.decay)
+
+    @property
+    def owner_optimizer(self) -> OptimizerBuilder:
+        """The optimiser of what the owner trains: plain SGD, as in the papers."""
+        return SGD(self.lr, 0.0, self.decay)
+
+    def party_parts(
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+    ) -> dict[str, Part]:
+        """The networks of one party; ``build(width)`` makes the user's network with that output width."""
+        return {"net": Part(build(self.embedding), optimizer)}
+
+    def start(self, owner: Owner) -> None:  # noqa: B027 - many methods keep nothing at the owner
+        """Put the method's state at the owner, before the first round."""
+
+    @abstractmethod
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """One round; gives the mean training loss of its rows."""
+
+    @abstractmethod
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Logits [rows, classes] for the turn's rows."""
+
+    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """One number per party that says how much it matters."""
+        raise ConfigError(f"{self.name} has no head per party, so no importance; use a vim method.")
+
+    @classmethod
+    def steps(cls) -> dict[str, Callable[..., Any]]:
+        """The party steps by name: all that a party serves."""
+        found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
+        return {name: step for name, step in found.items() if getattr(step, "is_party_step", False)}
+
+
+_registry: dict[str, type[Method]] = {}
+MethodClass = TypeVar("MethodClass", bound=type[Method])
+
+
+def register(cls: MethodClass) -> MethodClass:
+    """Add a method to the registry, so that its name works everywhere."""
+    _registry[cls.name] = cls
+    return cls
+
+
+def methods() -> dict[str, type[Method]]:
+    """All registered methods by name.
+
+    >>> from colonnade.method import methods
+    >>> "vimadmm" in methods()
+    True
+    """
+    return dict(sorted(_registry.items()))
+
+
+def make_method(method: str | Method, **options: Any) -> Method:
+    """A method from its name and options, or the given one.
+
+    >>> make_method("vimadmm", rho=2.0).rho
+    2.0
+    """
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in _registry:
+        raise unknown("method", method, _registry)
+    cls = _registry[method]
+    known = [field.name for field in fields(cls)]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {method}", option, known)
+    return cls(**options)
+
+
+def _a(kind: type) -> str:
+    return "a whole number" if kind is int else "a number"

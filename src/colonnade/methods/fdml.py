@@ -1,0 +1,58 @@
+"""FDML: every party has a whole model; only the sum of their logits matters.
+
+Hu, Niu, Yang, Zhou: *FDML: a collaborative machine learning framework for distributed features*, KDD 2019.
+
+====================  ==========================================================
+paper                 here
+====================  ==========================================================
+local prediction      message ``Logits.o`` [b, C]; the owner needs only their sum v
+dL/dv                 message ``Gradient.slope``, the same for everybody
+====================  ==========================================================
+
+The gradient is softmax(v) - onehot(y): whoever receives it can read the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from colonnade.method import Method, Owner, Part, Parties, Turn, register
+from colonnade.methods.steps import follow, logits, slope, with_head
+from colonnade.optim import OptimizerBuilder
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class FDML(Method):
+    """Summed logits; one step per round; one gradient for all."""
+
+    name: ClassVar[str] = "fdml"
+    summary: ClassVar[str] = "sum of whole models' logits"
+    party_sends: ClassVar[str] = "logits (only their sum is used)"
+    owner_sends: ClassVar[str] = "one gradient of logits for all"
+    shows_labels: ClassVar[bool] = True
+
+    logits = staticmethod(logits)
+    follow = staticmethod(follow)
+
+    def party_parts(
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+    ) -> dict[str, Part]:
+        """The whole model, head included, under one optimiser."""
+        return {"net": Part(with_head(build(self.embedding), self.embedding, classes), optimizer)}
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The sum up, its gradient down."""
+        total = parties.sum(self.logits, turn).o.requires_grad_()
+        loss = F.cross_entropy(total, owner.labels(turn))
+        parties.tell(self.follow, turn, all=slope(loss, total))
+        return loss.detach()
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The sum of everybody's logits."""
+        return parties.sum(self.logits, turn).o

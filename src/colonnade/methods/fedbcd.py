@@ -1,0 +1,100 @@
+"""FedBCD: several local steps on a gradient that grows stale.
+
+Liu, Kang, Zhang, Li, Cheng, Chen, Hong, Yang: *FedBCD: a communication-efficient collaborative
+learning framework for distributed features*, 2019 (FedBCD-p, the parallel form).
+
+====================  ==========================================================
+paper                 here
+====================  ==========================================================
+H_k                   message ``Embedding.h`` or ``Logits.o``
+Q                     ``local_steps``
+stale gradient        message ``Gradient.slope``, used for all Q steps
+====================  ==========================================================
+
+``combine="concat"`` sends embeddings to a top net as SplitNN does, and the owner takes its Q steps
+on the stale embeddings; ``combine="sum"`` sends logits as FDML does, and the owner has nothing to train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from colonnade.errors import unknown
+from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.methods.steps import Gradient, embed, learn, leaves, logits, slope, with_head
+from colonnade.optim import OptimizerBuilder
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class FedBCD(Method):
+    """SplitNN or FDML with Q local steps per round."""
+
+    name: ClassVar[str] = "fedbcd"
+    summary: ClassVar[str] = "several local steps on one stale gradient"
+    party_sends: ClassVar[str] = "embeddings, or logits"
+    owner_sends: ClassVar[str] = "gradients"
+    shows_labels: ClassVar[bool] = True  # with combine="sum"
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
+
+    lr: float = 0.05
+    local_steps: int = 5
+    combine: str = "concat"
+
+    embed = staticmethod(embed)
+    logits = staticmethod(logits)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.combine not in ("concat", "sum"):
+            raise unknown("combine of fedbcd", self.combine, ["concat", "sum"])
+
+    def party_parts(
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+    ) -> dict[str, Part]:
+        """The network alone, or the whole model if logits are summed."""
+        net = build(self.embedding)
+        return {"net": Part(net if self.combine == "concat" else with_head(net, self.embedding, classes), optimizer)}
+
+    def start(self, owner: Owner) -> None:
+        """A linear top layer if embeddings are concatenated."""
+        if self.combine == "concat":
+            owner.top = nn.Linear(owner.parties * self.embedding, owner.classes)
+            owner.optimizer = self.owner_optimizer(owner.top.parameters())
+
+    @party_step
+    def descend(self, mine: Mine, turn: Turn, gradient: Gradient) -> None:
+        """Q steps along the same gradient, each from the output of the network as it is by then."""
+        output = mine.scratch.pop("output")
+        for step in range(self.local_steps):
+            output = mine.net(mine.inputs(turn)) if step else output
+            mine.net.descend(output, gradient.slope)
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Outputs up, gradients down, Q steps everywhere."""
+        if self.combine == "sum":
+            total = parties.sum(self.logits, turn).o.requires_grad_()
+            loss = F.cross_entropy(total, owner.labels(turn))
+            parties.tell(self.descend, turn, all=slope(loss, total))
+            return loss.detach()
+        h = leaves(parties.ask(self.embed, turn))
+        loss = F.cross_entropy(owner.top(torch.cat(h, dim=-1)), owner.labels(turn))
+        parties.tell(self.descend, turn, each=learn(loss, h, owner.optimizer))
+        self._learn_more(owner, torch.cat(h, dim=-1).detach(), owner.labels(turn))
+        return loss.detach()
+
+    def _learn_more(self, owner: Owner, stale: Tensor, labels: Tensor) -> None:
+        for _ in range(self.local_steps - 1):
+            learn(F.cross_entropy(owner.top(stale), labels), [], owner.optimizer)
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The top layer on everybody's embeddings, or the sum of logits."""
+        if self.combine == "sum":
+            return parties.sum(self.logits, turn).o
+        return owner.top(torch.cat([reply.h for reply in parties.ask(self.embed, turn)], dim=-1))  # type: ignore[no-any-return]

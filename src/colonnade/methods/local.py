@@ -1,0 +1,50 @@
+"""Local (SingleVL): the owner trains on its own columns and talks to nobody.
+
+The baseline of the VFedMH and APFed papers: what the owner has without any partner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from colonnade.method import Method, Owner, Part, Parties, Turn, register
+from colonnade.methods.steps import follow, logits, slope, with_head
+from colonnade.optim import OptimizerBuilder
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Local(Method):
+    """The owner alone, one step per round, no bytes."""
+
+    name: ClassVar[str] = "local"
+    summary: ClassVar[str] = "the owner alone with its own columns (split with owner='first')"
+    party_sends: ClassVar[str] = "nothing"
+    owner_sends: ClassVar[str] = "nothing"
+    needs_owner_columns: ClassVar[bool] = True
+
+    logits = staticmethod(logits)
+    follow = staticmethod(follow)
+
+    def party_parts(
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+    ) -> dict[str, Part]:
+        """The whole model, head included, under one optimiser."""
+        return {"net": Part(with_head(build(self.embedding), self.embedding, classes), optimizer)}
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """One step at the owner's own part, which is party 0."""
+        (mine,) = parties.ask(self.logits, turn, to=[0])
+        scores = mine.o.requires_grad_()
+        loss = F.cross_entropy(scores, owner.labels(turn))
+        parties.tell(self.follow, turn, each=[slope(loss, scores)], to=[0])
+        return loss.detach()
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The owner's own logits."""
+        return parties.ask(self.logits, turn, to=[0])[0].o

@@ -1,0 +1,68 @@
+"""VAFL: a weighted sum of embeddings under a linear top layer.
+
+Chen, Jin, Sun, Yin: *VAFL: a method of vertical asynchronous federated learning*, 2020; the
+synchronous form that the VIM paper compares with.
+
+====================  ==========================================================
+paper                 here
+====================  ==========================================================
+h_k                   message ``Embedding.h``
+alpha_k               ``owner.alpha`` [M], starts at 1/M, learnt unless ``learn_weights=False``
+theta_0               ``owner.top``, linear E -> C
+dL/dh_k               message ``Gradient.slope``
+====================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from colonnade.method import Method, Owner, Parties, Turn, register
+from colonnade.methods.steps import embed, follow, learn, leaves
+from colonnade.optim import SGD
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class VAFL(Method):
+    """Sum of alpha_k h_k under one linear layer; one step per round."""
+
+    name: ClassVar[str] = "vafl"
+    summary: ClassVar[str] = "weighted sum of embeddings under one linear layer"
+    party_sends: ClassVar[str] = "embeddings"
+    owner_sends: ClassVar[str] = "gradients of embeddings"
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
+
+    lr: float = 0.3
+    learn_weights: bool = True
+    weights_lr: float = 0.01
+
+    embed = staticmethod(embed)
+    follow = staticmethod(follow)
+
+    def start(self, owner: Owner) -> None:
+        """The top layer and the weights."""
+        owner.top = nn.Linear(self.embedding, owner.classes)
+        owner.alpha = nn.Parameter(torch.full((owner.parties,), 1.0 / owner.parties), requires_grad=self.learn_weights)
+        owner.optimizer = self.owner_optimizer(owner.top.parameters())
+        owner.alpha_optimizer = SGD(self.weights_lr, momentum=0.0)([owner.alpha])
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Embeddings up, gradients down."""
+        h = leaves(parties.ask(self.embed, turn))
+        loss = F.cross_entropy(owner.top(_mix(owner.alpha, h)), owner.labels(turn))
+        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer, owner.alpha_optimizer))
+        return loss.detach()
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The top layer on the weighted sum."""
+        return owner.top(_mix(owner.alpha, [reply.h for reply in parties.ask(self.embed, turn)]))  # type: ignore[no-any-return]
+
+
+def _mix(alpha: Tensor, h: list[Tensor]) -> Tensor:
+    return torch.einsum("k,kbe->be", alpha, torch.stack(h))

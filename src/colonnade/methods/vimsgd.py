@@ -1,0 +1,67 @@
+"""VIMSGD: one linear head per party, trained by SGD.
+
+*Improving vertical federated learning by efficient communication with ADMM* (VIM), Algorithm 1.
+
+====================  ==========================================================
+paper                 here
+====================  ==========================================================
+h_k                   message ``Embedding.h``
+W_k                   ``owner.heads[k]`` [E, C], no bias
+eq. 11, 12            one optimiser step on the heads
+eq. 13                gradients of h_k with the *new* heads, message ``Gradient.slope``
+====================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from colonnade.method import Method, Owner, Parties, Turn, register
+from colonnade.methods.heads import head_norms, new_heads
+from colonnade.methods.steps import Gradient, embed, follow, learn
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class VIMSGD(Method):
+    """A head per party at the owner; one step per round."""
+
+    name: ClassVar[str] = "vimsgd"
+    summary: ClassVar[str] = "a linear head per party, SGD"
+    party_sends: ClassVar[str] = "embeddings"
+    owner_sends: ClassVar[str] = "gradients of embeddings"
+
+    lr: float = 0.3
+
+    embed = staticmethod(embed)
+    follow = staticmethod(follow)
+
+    def start(self, owner: Owner) -> None:
+        """The heads, small as those of one layer over all embeddings."""
+        owner.heads = new_heads(owner, self.embedding, fan_in=self.embedding * owner.parties)
+        owner.optimizer = self.owner_optimizer([owner.heads])
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Embeddings up; heads step; gradients with the new heads down."""
+        h = torch.stack([reply.h for reply in parties.ask(self.embed, turn)])
+        y = owner.labels(turn)
+        loss = F.cross_entropy((h @ owner.heads).sum(0), y)
+        learn(loss, [], owner.optimizer)
+        with torch.no_grad():
+            error = torch.softmax((h @ owner.heads).sum(0), dim=-1) - F.one_hot(y, owner.classes)
+            slopes = (error / len(y)) @ owner.heads.mT
+        parties.tell(self.follow, turn, each=[Gradient(slope) for slope in slopes])
+        return loss.detach()
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """V = sum_k h_k W_k."""
+        return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
+
+    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The norm of each party's head."""
+        return head_norms(owner.heads)

@@ -1,0 +1,51 @@
+"""Party networks, as builders: called with the shape of one row and the output width, they give a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from colonnade.errors import ConfigError, unknown
+from colonnade.models.convolution import CNN
+from colonnade.models.mlp import MLP
+
+ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
+_KINDS: dict[str, Any] = {"mlp": MLP, "cnn": CNN}
+
+__all__ = ["CNN", "MLP", "ModelBuilder", "default_model", "describe", "make_model"]
+
+
+def default_model(shape: tuple[int, ...], width: int) -> nn.Module:
+    """A CNN for pictures of at least eight pixels each way, else an MLP.
+
+    >>> type(default_model((3, 10, 10), 60)).__name__, len(default_model((2, 28), 60))
+    ('Sequential', 5)
+    """
+    is_picture = len(shape) >= 2 and min(shape[-2:]) >= 8
+    return CNN()(shape, width) if is_picture else MLP()(shape, width)
+
+
+def make_model(kind: str, **options: Any) -> ModelBuilder:
+    """A model builder from its name, as a job file writes it.
+
+    >>> make_model("mlp", hidden=[120])
+    MLP(hidden=(120,))
+    """
+    if kind not in _KINDS:
+        raise unknown("model", kind, _KINDS)
+    try:
+        return _KINDS[kind](**options)  # type: ignore[no-any-return]
+    except TypeError:
+        known = list(_KINDS[kind].__dataclass_fields__)
+        raise ConfigError(f"model {kind} takes {', '.join(known)}, but {', '.join(options)} came.") from None
+
+
+def describe(builder: Any) -> dict[str, Any] | None:
+    """The builder as plain data for a run's config, or None if it is the user's own function."""
+    for kind, cls in _KINDS.items():
+        if isinstance(builder, cls):
+            return {"kind": kind, **asdict(builder)}
+    return {"kind": "default"} if builder is default_model else None

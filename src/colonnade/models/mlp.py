@@ -1,0 +1,37 @@
+"""The multilayer perceptron of the VIM paper."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Linear layers with ReLU after each, the last one included, so embeddings are non-negative.
+
+    >>> MLP(hidden=(120,))((56,), 60)
+    Sequential(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=56, out_features=120, bias=True)
+      (2): ReLU()
+      (3): Linear(in_features=120, out_features=60, bias=True)
+      (4): ReLU()
+    )
+    """
+
+    hidden: tuple[int, ...] = (120,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+
+    def __call__(self, shape: tuple[int, ...], width: int) -> nn.Module:
+        """Build the network for rows of this shape."""
+        widths = [math.prod(shape), *self.hidden, width]
+        layers: list[nn.Module] = [nn.Flatten()]
+        for fan_in, fan_out in itertools.pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+        return nn.Sequential(*layers)

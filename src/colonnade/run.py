@@ -1,0 +1,295 @@
+"""The one training loop: turn, round, evaluate, checkpoint, early stop."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade import checkpoint
+from colonnade.channel import Channel
+from colonnade.errors import CheckpointError, FolderError, TableError, TrainingError
+from colonnade.evaluate import metrics
+from colonnade.ledger import Ledger
+from colonnade.method import Method, Owner, Turn
+from colonnade.models import ModelBuilder
+from colonnade.optim import OptimizerBuilder
+from colonnade.runtime import InProcess, make_parties, threads
+from colonnade.schedule import Schedule, derive_seed
+from colonnade.state import Packed, pack, unpack
+from colonnade.table import Table, check_classes, check_federation, parties_of
+
+PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a run's numbers, as plain data."""
+
+    rounds: int
+    batch: int
+    seed: int
+    runtime: str
+    valid: float
+    shuffle: str
+    evaluate_every: int
+    stop_drop: float | None
+    threads: int
+
+
+class Run:
+    """A training run: its history, its ledger, its model, and what can be asked of them."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        method: Method,
+        settings: Settings,
+        models: Sequence[ModelBuilder],
+        optimizers: Sequence[OptimizerBuilder],
+        *,
+        folder: Path | None = None,
+        description: dict[str, Any] | None = None,
+    ) -> None:
+        self.method, self.settings, self.folder = method, settings, folder
+        self.description = description or {}
+        self.history: list[dict[str, float]] = []
+        self.ledger = Ledger()
+        self.round = 0
+        self.seconds = 0.0
+        self.stopped = False
+        self.schedule = Schedule(tables[0].rows, settings.batch, settings.seed, settings.valid, settings.shuffle)
+        self._shapes = [table.shape for table in parties_of(tables)]
+        self._losses: list[float] = []
+        self._best: dict[str, Packed] = {}
+        self._test: Sequence[Table] | None = None
+        labels = tables[0].labels
+        self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
+        self.parties: InProcess = make_parties(
+            parties_of(tables),
+            method,
+            runtime=settings.runtime,
+            models=models,
+            optimizers=optimizers,
+            classes=self.owner.classes,
+            seed=settings.seed,
+            batch=settings.batch,
+            channel=Channel(self.ledger),
+            owner_is_first=tables[0].columns is not None,
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(settings.seed, "init", "owner"))
+            method.start(self.owner)
+
+    # training
+
+    def fit(self, test: Sequence[Table] | None = None, on_round: Callable[[Run], None] | None = None) -> Run:
+        """Train from the present round to the last one, evaluating and saving on the way."""
+        if test is not None:
+            self._place("test", test, labelled=True)
+            self._test = test
+        if self.folder is not None and self.round == 0:
+            self._save_checkpoint()
+        with threads(self.settings.threads):
+            while self.round < self.settings.rounds and not self.stopped:
+                self._one_round()
+                if on_round is not None:
+                    on_round(self)
+        if self._best and self.settings.stop_drop is not None:
+            self._restore(self._best)
+        return self
+
+    def _one_round(self) -> None:
+        began = time.perf_counter()
+        turn = Turn(self.round, self.schedule.batch_of(self.round))
+        loss = float(self.method.round(self.owner, self.parties, turn))
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
+                "lower the learning rate (the last good checkpoint is kept)."
+            )
+        self.round += 1
+        self._losses.append(loss)
+        self.seconds += time.perf_counter() - began
+        if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
+            self._look()
+
+    def _look(self) -> None:
+        """Evaluate, note it in the history, decide whether to stop, save."""
+        row = {
+            "round": self.round,
+            "epoch": self.round / self.schedule.rounds_per_epoch,
+            "train_loss": sum(self._losses) / len(self._losses),
+        }
+        if len(self.schedule.valid_rows):
+            found = self._measure("train", self.schedule.valid_rows)
+            row |= {f"valid_{name}": value for name, value in found.items()}
+        if self._test is not None:
+            found = self._measure("test", torch.arange(self._test[0].rows))
+            row |= {f"test_{name}": value for name, value in found.items()}
+        self._losses = []
+        self.history.append(row | {"bytes": self.ledger.bytes_for("train"), "seconds": self.seconds})
+        self._stop_early()
+        if self.folder is not None:
+            self._save_checkpoint()
+
+    def _stop_early(self) -> None:
+        drop = self.settings.stop_drop
+        if drop is None:
+            return
+        scores = [row["valid_accuracy"] for row in self.history]
+        if scores[-1] >= max(scores):
+            self._best = self._states()
+        self.stopped = 100 * (max(scores) - scores[-1]) > drop
+
+    def prolong(self, rounds: int) -> None:
+        """Let training go on to a later last round."""
+        self.settings = replace(self.settings, rounds=max(rounds, self.settings.rounds))
+
+    # asking
+
+    def evaluate(self, tables: Sequence[Table]) -> dict[str, float]:
+        """Metrics on a federation with labels."""
+        self._place("evaluate", tables, labelled=True)
+        with threads(self.settings.threads):
+            return self._measure("evaluate", torch.arange(tables[0].rows))
+
+    def predict(self, tables: Sequence[Table]) -> Tensor:
+        """Class probabilities [rows, classes] for a federation, with or without labels."""
+        self._place("predict", tables, labelled=False)
+        with threads(self.settings.threads):
+            return torch.softmax(self._logits("predict", torch.arange(tables[0].rows), "predict"), dim=-1)
+
+    def importance(self) -> dict[str, float]:
+        """One number per party that says how much it matters, for methods that have heads."""
+        turn = Turn(self.round, torch.arange(0), purpose="explain")
+        with torch.no_grad():
+            numbers = self.method.importance(self.owner, self.parties, turn)
+        return dict(zip(self.parties.names, numbers.tolist(), strict=True))
+
+    def _measure(self, table: str, rows: Tensor) -> dict[str, float]:
+        return metrics(self._logits(table, rows, "evaluate"), self.owner.tables[table][rows])
+
+    def _logits(self, table: str, rows: Tensor, purpose: str) -> Tensor:
+        modules = [thing for thing in self.owner.kept().values() if isinstance(thing, torch.nn.Module)]
+        for module in modules:
+            module.eval()
+        with torch.no_grad():
+            chunks = [
+                self.method.predict(self.owner, self.parties, Turn(self.round, chunk, table, purpose))
+                for chunk in rows.split(PREDICT_ROWS)
+            ]
+        for module in modules:
+            module.train()
+        return torch.cat(chunks)
+
+    def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
+        check_federation(tables, labelled=labelled)
+        parties = parties_of(tables)
+        shapes = [table.shape for table in parties]
+        if shapes != self._shapes:
+            raise TableError(f"the parties' rows have shapes {shapes}, but the model was trained on {self._shapes}.")
+        self.parties.place(name, parties)
+        if tables[0].labels is not None:
+            self.owner.tables[name] = tables[0].labels
+
+    # saving
+
+    def save(self, path: str | Path) -> Path:
+        """Write the run to a folder from which :func:`colonnade.resume` reads it."""
+        before, self.folder = self.folder, make_folder(path)
+        try:
+            self._save_checkpoint()
+        finally:
+            self.folder = before or self.folder
+        return Path(path)
+
+    def load(self, folder: Path) -> None:
+        """Take back the newest checkpoint of a folder."""
+        place = checkpoint.newest(folder / "checkpoints")
+        states, facts = checkpoint.read(place)
+        if facts["description"] != json.loads(json.dumps(self._facts()["description"])):
+            raise CheckpointError(f"the checkpoint {place} is of another run (its settings differ); it is foreign.")
+        self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
+        self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
+        self.ledger.replace(facts["ledger"])
+        self.history, self._losses = facts["history"], facts["losses"]
+        self.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page about this run."""
+        from colonnade.report import write_report  # the edge draws pictures; the loop must not depend on it
+
+        return write_report([self.summary()], path)
+
+    def summary(self) -> dict[str, Any]:
+        """What a report needs to know, as plain data."""
+        return {**self._facts(), "ledger": self.ledger.to_json(), "parties": self.parties.names}
+
+    def _states(self) -> dict[str, Packed]:
+        parties = {f"party-{k:03d}": state for k, state in enumerate(self.parties.states())}
+        return {"owner": pack(self.owner.kept()), **parties}
+
+    def _restore(self, states: dict[str, Packed]) -> None:
+        unpack(self.owner.kept(), states["owner"], "owner")
+        self.parties.load([states[f"party-{k:03d}"] for k in range(len(self.parties))])
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "description": {**self.description, "settings": asdict(self.settings)},
+            "round": self.round,
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+            "losses": self._losses,
+            "history": self.history,
+        }
+
+    def _save_checkpoint(self) -> None:
+        assert self.folder is not None
+        best = {f"best-{name}": state for name, state in self._best.items()}
+        facts = {**self._facts(), "ledger": self.ledger.to_json()}
+        checkpoint.write(self.folder / "checkpoints", self.round, {**self._states(), **best}, facts)
+        write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
+        write_text(self.folder / "history.csv", history_csv(self.history))
+        write_text(self.folder / "ledger.csv", self.ledger.to_csv())
+
+
+def history_csv(history: Sequence[dict[str, float]]) -> str:
+    """The history as CSV text."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(history[0]) if history else ["round"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    return out.getvalue()
+
+
+def make_folder(path: str | Path) -> Path:
+    """A run folder that exists and can be written, or one clear sentence."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise FolderError(f"the run folder {folder} cannot be written: {error.strerror}; choose another.") from error
+    return folder
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file so that it is there whole or as it was."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be written: {error.strerror}.") from error

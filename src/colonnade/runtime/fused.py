@@ -1,0 +1,300 @@
+"""Like parties computed as one batch: parameters stacked along a leading party axis.
+
+Parties fuse if their networks, optimisers and row shapes are alike; the rest are looped. A trial
+forward pass proves that the stacked networks give what the single ones give before they are used.
+Groups are kept small enough for a layer's activations to stay in the processor's cache, which is
+worth more than one large batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from colonnade.method import Net, Turn
+from colonnade.runtime.loop import LoopNet, LoopSite
+from colonnade.runtime.site import Site
+from colonnade.state import Packed, pack_optimizer, under, unpack_optimizer
+from colonnade.table import Table
+
+log = logging.getLogger(__name__)
+CACHE_BYTES = 2 << 20
+ELEMENTWISE_OPTIMIZERS = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+)
+ELEMENTWISE_LAYERS = (nn.Identity, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus)
+RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
+
+
+class FusedNet(Net):
+    """Several parties' like networks with one optimiser over their stacked parameters."""
+
+    def __init__(self, nets: Sequence[LoopNet], builder: Callable[..., torch.optim.Optimizer]) -> None:
+        self.module = nets[0].module
+        count = len(nets)
+        self.weights = {name: _room(value, count).requires_grad_() for name, value in self.module.named_parameters()}
+        self.buffers = {name: _room(value, count) for name, value in self.module.named_buffers()}
+        super().__init__(list(self.weights.values()), builder(list(self.weights.values())))
+        for group in self.optimizer.param_groups:
+            if group.get("fused") is None and "fused" in group:
+                group["fused"] = True  # one kernel per parameter instead of several
+        self.load([(_module_state(net), pack_optimizer(net.optimizer)) for net in nets])
+        self.forward = _chain(self.module, self.weights) or self._vmapped
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The outputs of all members, party axis first."""
+        return self.forward(inputs)
+
+    def _vmapped(self, inputs: Tensor) -> Tensor:
+        def one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
+            return functional_call(self.module, (weights, buffers), (rows,))  # type: ignore[no-any-return]
+
+        return vmap(one)(self.weights, self.buffers, inputs)
+
+    def states(self, count: int) -> list[Packed]:
+        """Each member's weights and optimiser buffers, named as a single party names them."""
+        named = {f"weights/{name}": value.detach() for name, value in (self.weights | self.buffers).items()}
+        members = [{name: value[k].clone() for name, value in named.items()} for k in range(count)]
+        for key, value in pack_optimizer(self.optimizer).items():
+            is_stacked = value.shape == self.parameters[int(key.split("/")[0])].shape
+            for k, member in enumerate(members):
+                member[f"optimizer/{key}"] = value[k].clone() if is_stacked else value.clone()
+        return members
+
+    def load(self, members: Sequence[tuple[Packed, Packed]]) -> None:
+        """Stack each member's (weights, optimiser buffers) in place."""
+        with torch.no_grad():
+            for name, target in (self.weights | self.buffers).items():
+                target.copy_(torch.stack([weights[name] for weights, _ in members]))
+        first = members[0][1]
+        stacked = {}
+        for key, value in first.items():
+            # A step counter is one for all; buffers of the parameter's shape are each member's own.
+            is_own = value.shape == self.parameters[int(key.split("/")[0])].shape[1:]
+            stacked[key] = torch.stack([buffers[key] for _, buffers in members]) if is_own else value
+        unpack_optimizer(self.optimizer, stacked)
+
+
+class FusedSite(Site):
+    """Several like parties behind the interface of one."""
+
+    def __init__(self, sites: Sequence[LoopSite], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
+        super().__init__()
+        self.members = [site.members[0] for site in sites]
+        self.singles = list(sites)
+        self.builders = builders
+        self.fused_nets = {
+            name: FusedNet([site.loop_nets[name] for site in sites], builders[name]) for name in sites[0].nets
+        }
+        self.nets = dict(self.fused_nets)
+        self._drawn: tuple[Turn, Tensor] | None = None
+
+    def inputs(self, turn: Turn) -> Tensor:
+        """The members' rows of the turn, party axis first, drawn once per turn."""
+        if self._drawn is None or self._drawn[0] is not turn:
+            self._drawn = turn, torch.stack([site.tables[turn.table].draw(turn.rows) for site in self.singles])
+        return self._drawn[1]
+
+    def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
+        """Run the step once for all members."""
+        for net in self.fused_nets.values():
+            net.module.train(turn.training)
+        arguments = [received[0] if shared else _stack(received)] if received else []
+        with torch.set_grad_enabled(turn.training):
+            reply = step(self, turn, *arguments)
+        if reply is None:
+            return [None] * len(self.members)
+        return [type(reply)(*fields) for fields in zip(*(tensor.unbind(0) for tensor in reply), strict=True)]
+
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """Put a table under a name at every member."""
+        for site in self.singles:
+            site.place(name, tables)
+
+    def states(self) -> dict[int, Packed]:
+        """Each member's own state."""
+        states: dict[int, Packed] = {
+            member: {f"memory/{name}": value[k].clone() for name, value in self.memory.items()}
+            for k, member in enumerate(self.members)
+        }
+        for name, net in self.fused_nets.items():
+            for member, state in zip(self.members, net.states(len(self.members)), strict=True):
+                states[member] |= {f"{name}/{key}": value for key, value in state.items()}
+        return states
+
+    def load(self, states: dict[int, Packed]) -> None:
+        """Take each member's state back; a wrong shape is refused by the single party's own check."""
+        for site in self.singles:
+            site.load(states)
+        mine = [states[member] for member in self.members]
+        self.memory = {
+            name: torch.stack([under(state, "memory")[name] for state in mine]) for name in under(mine[0], "memory")
+        }
+        for name, net in self.fused_nets.items():
+            own = [under(state, name) for state in mine]
+            net.load([(under(state, "weights"), under(state, "optimizer")) for state in own])
+
+    def split(self, kind: Callable[[int], Hashable]) -> list[Site]:
+        """One site per kind of member instead of one for all; the new sites have fresh state."""
+        kinds: dict[Hashable, list[LoopSite]] = defaultdict(list)
+        for site in self.singles:
+            kinds[kind(site.members[0])].append(site)
+        if len(kinds) == 1:
+            return [self]
+        return [FusedSite(s, self.builders) if len(s) > 1 else s[0] for s in kinds.values()]
+
+    def stage(self, state: Packed) -> Hashable:
+        """What members must have in common to share one optimiser: its buffers' names and its counters."""
+        found: list[Hashable] = []
+        for name, net in self.fused_nets.items():
+            for key, value in sorted(under(under(state, name), "optimizer").items()):
+                own = value.shape == net.parameters[int(key.split("/")[0])].shape[1:]
+                found.append((name, key, None if own else tuple(value.flatten().tolist())))
+        return tuple(found)
+
+
+def fuse(
+    sites: Sequence[LoopSite], builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]], batch: int
+) -> list[Site]:
+    """Group like parties; parties that are like no other stay as they are."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for k, site in enumerate(sites):
+        alike[_likeness(site) or ("alone", k)].append(k)
+    fused: list[Site] = []
+    for members in alike.values():
+        for group in _groups(members, sites[members[0]], batch):
+            singles = [sites[k] for k in group]
+            fused += _fuse_group(singles, builders[group[0]])
+    return sorted(fused, key=lambda site: site.members[0])
+
+
+def _fuse_group(singles: list[LoopSite], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Site]:
+    if len(singles) > 1:
+        site = FusedSite(singles, builders)
+        if _agrees(site):
+            return [site]
+        log.info("parties %s are computed one by one: their networks cannot be stacked", site.members)
+    return list(singles)
+
+
+def _likeness(site: LoopSite) -> Hashable | None:
+    """Equal for parties that may be fused; None for one that may not."""
+    table = site.tables["train"]
+    traits: list[Hashable] = [table.shape, table.scale]
+    for name, net in site.loop_nets.items():
+        optimizer = net.optimizer
+        if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
+            return None
+        if any(isinstance(module, RANDOM_LAYERS) for module in net.module.modules()):
+            return None  # noise must be each party's own
+        options = {key: value for key, value in optimizer.param_groups[0].items() if key != "params"}
+        shapes = tuple((key, tuple(value.shape)) for key, value in net.module.state_dict().items())
+        traits += [name, repr(net.module), shapes, str(type(optimizer)), repr(sorted(options.items()))]
+    return tuple(traits)
+
+
+def _groups(members: list[int], site: LoopSite, batch: int) -> list[list[int]]:
+    size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(site)))
+    count = -(-len(members) // size)
+    return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
+
+
+def _widest_layer(site: LoopSite) -> int:
+    """The most numbers that any layer gives for one row."""
+    widths = [1]
+    modules = [m for net in site.loop_nets.values() for m in net.module.modules() if not list(m.children())]
+    hooks = [m.register_forward_hook(lambda _m, _i, out: widths.append(out[0].numel())) for m in modules]
+    try:
+        _trial(site)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return max(widths)
+
+
+def _trial(site: LoopSite) -> Tensor:
+    table, net = site.tables["train"], site.loop_nets["net"]
+    net.module.eval()
+    with torch.no_grad():
+        return net(table.draw(torch.arange(min(2, table.rows))))
+
+
+def _agrees(site: FusedSite) -> bool:
+    tables = [single.tables["train"] for single in site.singles]
+    inputs = torch.stack([table.draw(torch.arange(min(2, table.rows))) for table in tables])
+    expected = torch.stack([_trial(single) for single in site.singles])
+    net = site.fused_nets["net"]
+    net.module.eval()
+    try:
+        with torch.no_grad():
+            return bool(torch.allclose(net(inputs), expected, rtol=1e-4, atol=1e-5))
+    except RuntimeError:
+        return False  # vmap cannot express this network
+
+
+def _room(value: Tensor, count: int) -> Tensor:
+    return torch.empty((count, *value.shape), dtype=value.dtype)
+
+
+def _module_state(net: LoopNet) -> Packed:
+    return dict(net.module.state_dict())
+
+
+def _stack(messages: Sequence[Any]) -> Any:
+    return type(messages[0])(*(torch.stack(fields) for fields in zip(*messages, strict=True)))
+
+
+def _chain(module: nn.Module, weights: Packed) -> Callable[[Tensor], Tensor] | None:
+    """A forward pass for plain chains of layers that is quicker than vmap's, or None for other networks."""
+    layers = _layers(module)
+    if layers is None:
+        return None
+
+    def forward(inputs: Tensor) -> Tensor:
+        values, fresh = inputs, False
+        for name, layer in layers:
+            if isinstance(layer, nn.Linear):
+                values, fresh = _linear(values, weights[f"{name}weight"], weights.get(f"{name}bias")), True
+            elif isinstance(layer, nn.Flatten):
+                values, fresh = values.flatten(2), False
+            elif isinstance(layer, nn.ReLU):
+                values, fresh = values.relu_() if fresh else values.relu(), False
+            else:
+                values, fresh = layer(values), False
+        return values
+
+    return forward
+
+
+def _linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return torch.bmm(values, weight.mT)
+    return torch.baddbmm(bias.unsqueeze(-2), values, weight.mT)
+
+
+def _layers(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
+    if isinstance(module, nn.Sequential):
+        found: list[tuple[str, nn.Module]] = []
+        for name, child in module.named_children():
+            inner = _layers(child, f"{prefix}{name}.")
+            if inner is None:
+                return None
+            found += inner
+        return found
+    is_flatten = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
+    plain = type(module) in (nn.Linear, nn.ReLU, *ELEMENTWISE_LAYERS)
+    return [(prefix, module)] if plain or is_flatten else None

@@ -1,0 +1,109 @@
+"""All parties in one process. Runtimes of this kind differ only in how parties are grouped into sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from colonnade.channel import Channel
+from colonnade.method import Parties, Turn
+from colonnade.runtime.fused import FusedSite
+from colonnade.runtime.site import Site
+from colonnade.state import Packed
+from colonnade.table import Table
+
+R = TypeVar("R")
+
+
+class InProcess(Parties):
+    """All parties in this process, behind the one interface, every message through the channel."""
+
+    def __init__(
+        self, tables: Sequence[Table], sites: Sequence[Site], channel: Channel, *, owner_is_first: bool
+    ) -> None:
+        self.names = [table.name for table in tables]
+        self.sites = list(sites)
+        self.channel = channel
+        self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
+
+    def ask(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> list[R]:
+        """Run ``step`` at the parties and give one reply per party asked, in their order."""
+        chosen = list(range(len(self))) if to is None else sorted(set(to))
+        received = self._deliver(step.__name__, turn, chosen, all, each)
+        replies: dict[int, Any] = {}
+        for site in self._sites_for(set(chosen)):
+            messages = [received[k] for k in site.members] if received else []
+            replies |= zip(site.members, site.run(step, turn, messages, each is None), strict=True)
+        return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
+
+    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
+        """Run ``step`` at the parties; only the sum of their replies is given on."""
+        replies: list[Any] = self.ask(step, turn, all=all, each=each)
+        totals = [fields[0].clone() for fields in zip(*replies, strict=True)]
+        for reply in replies[1:]:  # in party order, so that every runtime rounds alike
+            for total, value in zip(totals, reply, strict=True):
+                total += value
+        return type(replies[0])(*totals)  # type: ignore[no-any-return]
+
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """Put another table (test rows, rows to predict) at every party."""
+        for site in self.sites:
+            site.place(name, tables)
+
+    def states(self) -> list[Packed]:
+        """Each party's own state; only the party itself writes or reads it."""
+        found: dict[int, Packed] = {}
+        for site in self.sites:
+            found |= site.states()
+        return [found[k] for k in range(len(self))]
+
+    def load(self, states: Sequence[Packed]) -> None:
+        """Take the parties' states back."""
+        named = dict(enumerate(states))
+        for site in [site for site in self.sites if isinstance(site, FusedSite)]:
+            # Members that were trained apart cannot share an optimiser's step counter.
+            stages = {k: site.stage(named[k]) for k in site.members}
+            self._replace(site, site.split(stages.__getitem__))
+        for each in self.sites:
+            each.load(named)
+
+    def _deliver(
+        self, step: str, turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> dict[int, Any]:
+        if all is None and each is None:
+            return {}
+        messages = dict.fromkeys(chosen, all) if each is None else dict(zip(chosen, each, strict=True))
+        for k in chosen:
+            if k not in self.at_home:
+                messages[k] = self.channel.to_party(
+                    messages[k], party=self.names[k], step=step, round=turn.round, purpose=turn.purpose
+                )
+        return messages
+
+    def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
+        if reply is None:
+            return None
+        if k in self.at_home:
+            return type(reply)(*(tensor.detach() for tensor in reply))
+        return self.channel.to_owner(reply, party=self.names[k], step=step, round=turn.round, purpose=turn.purpose)
+
+    def _sites_for(self, chosen: set[int]) -> list[Site]:
+        for site in list(self.sites):
+            if isinstance(site, FusedSite) and 0 < len(chosen.intersection(site.members)) < len(site.members):
+                states = site.states()
+                parts = site.split(chosen.__contains__)
+                for part in parts:
+                    part.load(states)
+                self._replace(site, parts)
+        return [site for site in self.sites if chosen.issuperset(site.members)]
+
+    def _replace(self, site: Site, parts: list[Site]) -> None:
+        self.sites = sorted([s for s in self.sites if s is not site] + parts, key=lambda s: s.members[0])

@@ -1,0 +1,80 @@
+"""One party after the other, each a plain module and optimiser: the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.method import Net, Part, Turn
+from colonnade.runtime.site import Site
+from colonnade.schedule import derive_seed
+from colonnade.state import Packed, pack, pack_optimizer, under, unpack, unpack_optimizer
+from colonnade.table import Table
+
+
+class LoopNet(Net):
+    """One party's module and optimiser, as any PyTorch user would have them."""
+
+    def __init__(self, part: Part) -> None:
+        self.module = part.net
+        parameters = list(part.net.parameters())
+        super().__init__(parameters, part.optimizer(parameters))
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """The module's output."""
+        return self.module(inputs)  # type: ignore[no-any-return]
+
+
+class LoopSite(Site):
+    """Exactly one party, computed plainly: the reference."""
+
+    def __init__(self, member: int, table: Table, parts: dict[str, Part], seed: int) -> None:
+        super().__init__()
+        self.members = [member]
+        self.tables = {"train": table}
+        self.loop_nets = {name: LoopNet(part) for name, part in parts.items()}
+        self.nets = dict(self.loop_nets)
+        self.seed = seed
+        self._drawn: tuple[Turn, Tensor] | None = None
+
+    def inputs(self, turn: Turn) -> Tensor:
+        """This party's rows of the turn, drawn once per turn."""
+        if self._drawn is None or self._drawn[0] is not turn:
+            self._drawn = turn, self.tables[turn.table].draw(turn.rows)
+        return self._drawn[1]
+
+    def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
+        """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""
+        for net in self.loop_nets.values():
+            net.module.train(turn.training)
+        before = torch.get_rng_state()
+        torch.manual_seed(derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__))
+        try:
+            with torch.set_grad_enabled(turn.training):
+                return [step(self, turn, *received)]
+        finally:
+            torch.set_rng_state(before)
+
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """Put a table under a name."""
+        self.tables[name] = tables[self.members[0]]
+
+    def states(self) -> dict[int, Packed]:
+        """This party's state."""
+        packed = {f"memory/{name}": value.clone() for name, value in self.memory.items()}
+        for name, net in self.loop_nets.items():
+            packed |= {f"{name}/{key}": value for key, value in pack({"weights": net.module}).items()}
+            packed |= {f"{name}/optimizer/{key}": value for key, value in pack_optimizer(net.optimizer).items()}
+        return {self.members[0]: packed}
+
+    def load(self, states: dict[int, Packed]) -> None:
+        """Take this party's state back."""
+        packed = states[self.members[0]]
+        self.memory = under(packed, "memory")
+        for name, net in self.loop_nets.items():
+            mine = under(packed, name)
+            unpack({"weights": net.module}, mine, f"party {self.members[0]}")
+            unpack_optimizer(net.optimizer, under(mine, "optimizer"))

@@ -1,0 +1,237 @@
+"""What one organisation holds: ids, columns, and at the owner the labels.
+
+A *federation* is a plain list of tables about the same rows in the same order. Exactly one
+table has labels; it is the owner's and comes first. The owner may hold columns too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import TableError
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How raw values become network inputs when a batch is drawn: ``(value / unit - mean) / std``.
+
+    ``mean`` and ``std`` are numbers, or one number per channel for ``[channel, height, width]`` images.
+    """
+
+    unit: float = 255.0
+    mean: float | tuple[float, ...] = 0.0
+    std: float | tuple[float, ...] = 1.0
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Scale a drawn batch; the result is float32."""
+        mean, std = (_per_channel(v) for v in (self.mean, self.std))
+        return values.to(torch.float32).mul(1.0 / (self.unit * std)).sub_(mean / std)
+
+
+def _per_channel(value: float | tuple[float, ...]) -> Tensor:
+    return torch.tensor(value) if isinstance(value, float | int) else torch.tensor(value).view(-1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One organisation's rows.
+
+    ``columns`` is ``[rows, ...]``: numbers (kept as float32) or uint8 pixels, which stay uint8
+    and stay a view of the array they were cut from until a batch is drawn.
+
+    >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
+    >>> bank.rows, bank.shape
+    (2, (2,))
+    >>> Table(ids=["ann", "ann"], columns=[[1.0], [2.0]], name="shop")
+    Traceback (most recent call last):
+        ...
+    colonnade.errors.TableError: table 'shop' has the id 'ann' twice; ids must be unique: drop or merge the duplicates.
+    """
+
+    ids: Any
+    columns: Any = None
+    labels: Any = None
+    name: str = "table"
+    column_names: tuple[str, ...] = ()
+    scale: Scale | None = None
+    classes: tuple[str, ...] = ()
+    origin: dict[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
+        put(self, "ids", _ids(self.ids, self.name))
+        if self.columns is not None:
+            put(self, "columns", _columns(self.columns, self.name, self.column_names))
+            _same_rows(self.name, "columns", len(self.columns), len(self.ids))
+        if self.labels is not None:
+            put(self, "labels", _labels(self.labels, self.name))
+            _same_rows(self.name, "labels", len(self.labels), len(self.ids))
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return len(self.ids)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one row's columns, ``()`` if the table has none."""
+        return () if self.columns is None else tuple(self.columns.shape[1:])
+
+    def draw(self, rows: Tensor) -> Tensor:
+        """The scaled inputs of the given rows, float32."""
+        drawn: Tensor = self.columns[rows]
+        return self.scale(drawn) if self.scale else drawn.to(torch.float32)
+
+    def take(self, rows: Any) -> Table:
+        """The same table with only these rows, in this order (a copy)."""
+        index = torch.as_tensor(rows)
+        return replace(
+            self,
+            ids=self.ids[index.numpy()],
+            columns=None if self.columns is None else self.columns[index],
+            labels=None if self.labels is None else self.labels[index],
+            origin=None,
+        )
+
+
+def check_federation(tables: Sequence[Table], *, labelled: bool = True) -> None:
+    """Refuse a federation that cannot be trained on, with one sentence that says why."""
+    if not tables:
+        raise TableError("the federation is empty; give a list of tables with the owner's first.")
+    for table in tables:
+        if not isinstance(table, Table):
+            raise TableError(f"a federation is a list of colonnade.Table, but it holds a {type(table).__name__}.")
+    owner, *others = tables
+    if labelled and owner.labels is None:
+        raise TableError(f"the owner's table '{owner.name}' has no labels; put the table with labels first.")
+    for table in others:
+        if table.labels is not None:
+            raise TableError(f"table '{table.name}' has labels too; only the owner's, '{owner.name}', may.")
+        if table.columns is None:
+            raise TableError(f"table '{table.name}' has no columns; every party but the owner must bring some.")
+        if table.rows != owner.rows:
+            raise TableError(
+                f"table '{table.name}' has {table.rows} rows, the owner's has {owner.rows}; align the rows first."
+            )
+        if not np.array_equal(table.ids, owner.ids):
+            raise TableError(f"the ids of table '{table.name}' differ from the owner's; align the rows first.")
+    names = [table.name for table in tables]
+    for name in names:
+        if not (name.isascii() and name.isprintable() and 0 < len(name) <= 64):
+            raise TableError(f"the table name {name!r} cannot travel; use 1 to 64 printable ASCII characters.")
+    if len(set(names)) != len(names):
+        raise TableError(f"two tables have the same name among {', '.join(names)}; give each party its own.")
+    if not parties_of(tables):
+        raise TableError("no table has columns; at least one party must bring some.")
+
+
+def parties_of(tables: Sequence[Table]) -> list[Table]:
+    """The tables that hold columns: the parties, the owner among them if it has columns."""
+    return [table for table in tables if table.columns is not None]
+
+
+def check_classes(labels: Tensor, name: str) -> int:
+    """How many classes there are, refusing fewer than two."""
+    seen = torch.unique(labels)
+    if len(seen) < 2:
+        raise TableError(
+            f"the labels of table '{name}' hold one class only ({seen.tolist()}); training needs at least two."
+        )
+    return int(seen.max()) + 1
+
+
+def _same_rows(name: str, what: str, came: int, expected: int) -> None:
+    if came != expected:
+        raise TableError(f"table '{name}' has {expected} ids but {came} rows of {what}; they must be as many.")
+
+
+def _ids(ids: Any, name: str) -> np.ndarray:
+    array = np.asarray(ids)
+    if array.ndim != 1:
+        raise TableError(f"the ids of table '{name}' have {array.ndim} dimensions; give one id per row.")
+    if len(array) == 0:
+        raise TableError(f"table '{name}' is empty; it needs at least one row.")
+    values, counts = np.unique(array, return_counts=True)
+    if counts.max() > 1:
+        twice = values[counts.argmax()]
+        raise TableError(
+            f"table '{name}' has the id '{twice}' twice; ids must be unique: drop or merge the duplicates."
+        )
+    return array
+
+
+def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
+    if isinstance(columns, Tensor):
+        tensor = columns
+    else:
+        array = np.asarray(columns)
+        if array.dtype.kind not in "fiub":
+            array = _numbers(array, name, column_names)
+        tensor = torch.from_numpy(array if array.dtype.kind != "b" else array.astype(np.uint8))
+    if tensor.ndim < 2:
+        raise TableError(f"the columns of table '{name}' have {tensor.ndim} dimensions; give one row per id.")
+    if 0 in tensor.shape[1:]:
+        raise TableError(f"table '{name}' has no columns in its rows (shape {tuple(tensor.shape)}).")
+    if tensor.dtype == torch.uint8:
+        return tensor
+    tensor = tensor.to(torch.float32)
+    if not bool(torch.isfinite(tensor).all()):
+        column = int(torch.nonzero(~torch.isfinite(tensor.flatten(1)))[0, 1])
+        raise TableError(
+            f"column {_column(column, column_names)} of table '{name}' holds NaN or infinite values; "
+            "fill or drop them first."
+        )
+    return tensor
+
+
+def _numbers(array: np.ndarray, name: str, column_names: tuple[str, ...]) -> np.ndarray:
+    for index, column in enumerate(array.T if array.ndim == 2 else []):
+        try:
+            column.astype(np.float32)
+        except (TypeError, ValueError):
+            text = next(v for v in column if not _is_number(v))
+            raise TableError(
+                f"column {_column(index, column_names)} of table '{name}' holds {text!r}, which is not a number; "
+                "encode text columns first."
+            ) from None
+    try:
+        return array.astype(np.float32)
+    except (TypeError, ValueError):
+        raise TableError(f"the columns of table '{name}' are not numbers; encode text columns first.") from None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _column(index: int, names: tuple[str, ...]) -> str:
+    return f"'{names[index]}'" if index < len(names) else str(index)
+
+
+def _labels(labels: Any, name: str) -> Tensor:
+    if not isinstance(labels, Tensor):
+        labels = np.ascontiguousarray(labels)
+        if labels.dtype.kind not in "fiub":
+            raise TableError(
+                f"the labels of table '{name}' hold {labels.flat[0]!r}; give class numbers from 0, "
+                "for instance with numpy.unique(labels, return_inverse=True)."
+            )
+    tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(labels)
+    if tensor.ndim != 1:
+        raise TableError(f"the labels of table '{name}' have {tensor.ndim} dimensions; give one class number per row.")
+    if tensor.is_floating_point() and not bool((tensor == tensor.round()).all()):
+        raise TableError(f"the labels of table '{name}' are not whole numbers; give class numbers from 0.")
+    tensor = tensor.to(torch.int64)
+    if int(tensor.min()) < 0:
+        raise TableError(f"the labels of table '{name}' hold {int(tensor.min())}; class numbers start at 0.")
+    return tensor

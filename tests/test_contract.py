@@ -1,0 +1,234 @@
+"""The contract: every method on every runtime. A new method adds one row to CASES.
+
+For each case: loop = fused = bytes (same states within TOLERANCE, *same ledger*); a run resumed in the
+middle equals one that was not; no raw column and no label is in any message.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import colonnade as cn
+from colonnade.channel import Channel
+from colonnade.method import Method
+from colonnade.methods.steps import Gradient
+from colonnade.schedule import Schedule
+
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
+ROWS, CLASSES, ROUNDS = 60, 3, 12
+MARKER = 0.7734375  # planted in every raw column
+
+
+@dataclass(frozen=True)
+class Case:
+    method: Method
+    owner: str = "labels"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        messages = getattr(self.method, "messages", getattr(self.method, "combine", ""))
+        return "-".join(filter(None, [self.method.name, messages, self.owner, *map(str, self.options)]))
+
+
+CASES = [
+    Case(cn.Local(), owner="first"),
+    Case(cn.SplitNN()),
+    Case(cn.SplitNN(), owner="first"),
+    Case(cn.VAFL()),
+    Case(cn.VAFL(learn_weights=False)),
+    Case(cn.FDML()),
+    Case(cn.FedBCD(local_steps=3)),
+    Case(cn.FedBCD(local_steps=3, combine="sum")),
+    Case(cn.VIMSGD()),
+    Case(cn.VIMADMM(lr=0.02, local_steps=4)),
+    Case(cn.VIMADMM(lr=0.02, local_steps=4), owner="first"),
+    Case(cn.VIMADMM(lr=0.02, local_steps=4, messages="paper")),
+    Case(cn.VIMADMMJ(lr=0.02, local_steps=4)),
+    Case(cn.VIMADMMJ(lr=0.02, local_steps=4), owner="first"),
+    Case(cn.VIMADMMJ(lr=0.02, local_steps=4, messages="paper")),
+]
+RUNTIMES = ["loop", "fused", "bytes"]
+
+
+def federation(owner: str, widths: tuple[int, ...] = (3, 3, 3, 2)) -> list[cn.Table]:
+    """Three like parties and one of another width; the label is a function of all columns."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS, sum(widths))).astype(np.float32)
+    y = (x @ rng.normal(size=(sum(widths), CLASSES))).argmax(1)
+    x[0] = MARKER
+    cuts = np.cumsum((0, *widths))
+    return cn.split(x, y, [list(range(a, b)) for a, b in itertools.pairwise(cuts)], owner=owner)
+
+
+def train(case: Case, runtime: str, **more: Any) -> cn.Run:
+    tables = federation(case.owner)
+    settings = {"rounds": ROUNDS, "batch": 16, "seed": 3, "valid": 0.1, "test": federation(case.owner)}
+    return cn.train(tables, case.method, runtime=runtime, **{**settings, **case.options, **more})
+
+
+def everything(run: cn.Run) -> dict[str, Tensor]:
+    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+
+
+def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_runtimes_agree(case: Case) -> None:
+    loop, fused, wired = (train(case, runtime) for runtime in RUNTIMES)
+    assert any(len(site.members) > 1 for site in fused.parties.sites), "nothing was fused: the test tests nothing"
+    assert wired.parties.channel.wire
+    for other in (fused, wired):
+        assert other.ledger.to_json() == loop.ledger.to_json()
+        expected, found = everything(loop), everything(other)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, **TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
+    for name, value in everything(loop).items():
+        assert torch.equal(everything(wired)[name], value), f"real bytes changed {name}"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
+    whole = train(case, runtime, evaluate_every=4)
+    folder = tmp_path / "run"
+
+    def die(run: cn.Run) -> None:
+        if run.round == 6:  # between two checkpoints
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(case, runtime, evaluate_every=4, folder=folder, on_round=die)
+    tables = federation(case.owner)
+    resumed = cn.resume(folder, tables, test=tables)
+    assert without_time(resumed.history) == without_time(whole.history)
+    assert resumed.ledger.to_json() == whole.ledger.to_json()
+    for name, value in everything(whole).items():
+        assert torch.equal(everything(resumed)[name], value), name
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of row 0 are all MARKER; labels are planted as a pattern; neither is in any message."""
+    seen: list[tuple[str, str, Any]] = []
+    carry = Channel._carry
+
+    def spy(self: Channel, message: Any, sender: str, receiver: str, *rest: Any) -> Any:
+        seen.append((sender, receiver, message))
+        return carry(self, message, sender, receiver, *rest)
+
+    monkeypatch.setattr(Channel, "_carry", spy)
+    run = train(case, "loop")
+    labels = run.owner.tables["train"]
+    assert bool(seen) != (case.method.name == "local")
+    for sender, receiver, message in seen:
+        assert "owner" in (sender, receiver), "parties never talk to each other"
+        for tensor in message:
+            assert not (tensor == MARKER).any(), f"a raw column value left {sender}"
+            assert tensor.is_floating_point(), "labels and row numbers are integers; none may travel"
+            if tensor.ndim and len(tensor) == 16:
+                assert not any(
+                    torch.equal(tensor.reshape(16, -1)[:, j], labels[run.schedule.batch_of(r)].float())
+                    for r in range(ROUNDS)
+                    for j in range(tensor[0].numel())
+                ), "labels went out in the clear"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative entry of a per-row message of C numbers is the label, or the method says it is safe."""
+    leaks = []
+    carry = Channel.to_party
+
+    def spy(self: Channel, message: Any, *, round: int, **rest: Any) -> Any:
+        for tensor in message:
+            if tuple(tensor.shape) == (16, CLASSES):
+                guess = (tensor.argmin(-1), tensor.argmax(-1))
+                leaks.append(max(float((g == labels_of(round)).float().mean()) for g in guess))
+        return carry(self, message, round=round, **rest)
+
+    monkeypatch.setattr(Channel, "to_party", spy)
+    tables = federation(case.owner)
+    schedule = Schedule(ROWS, 16, 3, 0.1)
+
+    def labels_of(number: int) -> Tensor:
+        return tables[0].labels[schedule.batch_of(number)]
+
+    train(case, "loop")
+    if not case.method.shows_labels:
+        assert not leaks or np.mean(leaks) < 0.9
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_predictions_are_probabilities_and_need_no_labels(case: Case) -> None:
+    run = train(case, "fused")
+    tables = federation(case.owner)
+    owner = tables[0]
+    blind = [cn.Table(ids=owner.ids, columns=owner.columns, name=owner.name), *tables[1:]]
+    predicted = run.predict(blind)
+    assert predicted.shape == (ROWS, CLASSES)
+    torch.testing.assert_close(predicted.sum(1), torch.ones(ROWS))
+    accuracy = float((predicted.argmax(1) == owner.labels).float().mean())
+    assert accuracy == pytest.approx(run.evaluate(tables)["accuracy"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_steps_are_declared(case: Case) -> None:
+    """Only marked steps are ever asked for: what a party serves is what the method declares."""
+    run = train(case, "loop", rounds=1)
+    assert {line.step for line in run.ledger.rows} <= set(case.method.steps())
+
+
+def test_every_registered_method_is_here() -> None:
+    assert {case.method.name for case in CASES} == set(cn.methods())
+
+
+def with_batch_norm(shape: tuple[int, ...], width: int) -> nn.Module:
+    # No bias before the norm: its true gradient is zero, and Adam would blow rounding noise up to a full step.
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(shape[0], 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, width)
+    )
+
+
+def with_dropout(shape: tuple[int, ...], width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, width))
+
+
+@pytest.mark.parametrize("optimizer", [cn.SGD(0.02), cn.Adam(0.01), cn.Adagrad(0.02)], ids=repr)
+@pytest.mark.parametrize("model", [with_batch_norm, with_dropout, cn.MLP((5, 4))], ids=["norm", "dropout", "mlp"])
+def test_other_networks_and_optimisers_agree_too(model: Any, optimizer: Any) -> None:
+    case = Case(cn.VIMADMMJ(lr=0.02, local_steps=3))
+    loop, fused = (train(case, runtime, model=model, optimizer=optimizer) for runtime in ("loop", "fused"))
+    assert any(len(site.members) > 1 for site in fused.parties.sites) == (model is not with_dropout)
+    for name, value in everything(loop).items():
+        torch.testing.assert_close(everything(fused)[name], value, rtol=1e-2, atol=1e-3)
+
+
+def test_mixed_parties_fuse_in_their_groups() -> None:
+    """Different networks and optimisers side by side: like ones fuse, the rest are looped."""
+    models = [cn.MLP((5,)), cn.MLP((5,)), cn.MLP((6,)), cn.MLP((5,))]
+    optimizers = [cn.SGD(0.02), cn.SGD(0.02), cn.SGD(0.02), cn.Adam(0.01)]
+    case = Case(cn.VIMADMM(lr=0.02, local_steps=3))
+    loop, fused = (train(case, runtime, model=models, optimizer=optimizers) for runtime in ("loop", "fused"))
+    assert [site.members for site in fused.parties.sites] == [[0, 1], [2], [3]]
+    for name, value in everything(loop).items():
+        torch.testing.assert_close(everything(fused)[name], value, **TOLERANCE)
+
+
+def test_asking_some_parties_splits_a_group_and_changes_nothing() -> None:
+    case = Case(cn.VAFL())
+    loop, fused = (train(case, runtime, rounds=2) for runtime in ("loop", "fused"))
+    turn = cn.Turn(2, torch.arange(10))
+    for run in (loop, fused):
+        replies = run.parties.ask(cn.VAFL.embed, turn, to=[2, 0])
+        run.parties.tell(cn.VAFL.follow, turn, to=[0, 2], each=[Gradient(r.h) for r in replies])
+    for name, value in everything(loop).items():
+        torch.testing.assert_close(everything(fused)[name], value, **TOLERANCE)
