@@ -1,0 +1,1 @@
+"""Committed benchmarks: each prints a table; `python -m benchmarks` runs them all."""

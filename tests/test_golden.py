@@ -1,0 +1,301 @@
+"""Golden rounds: one round of every method on tiny tensors against a slow reference written from the equations.
+
+The reference works in plain autograd or in numpy on the parties' weights side by side, knows nothing of channels,
+steps or runtimes, and solves the z-step with scipy, sample by sample.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from scipy.optimize import minimize
+from torch import Tensor, nn
+
+import colonnade as cn
+from colonnade.method import Method
+from colonnade.run import Run, Settings
+from colonnade.schedule import Schedule
+
+ROWS, WIDTHS, CLASSES, E, LR, DECAY = 12, (3, 3, 2), 3, 4, 0.1, 0.01
+CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+
+
+class World:
+    """A fresh run, and copies of its weights for the reference to work on."""
+
+    def __init__(self, method: Method, runtime: str, rounds: int = 1) -> None:
+        rng = np.random.default_rng(1)
+        x = rng.normal(size=(ROWS, sum(WIDTHS))).astype(np.float32)
+        y = np.arange(ROWS) % CLASSES
+        tables = cn.split(x, y, [[0, 1, 2], [3, 4, 5], [6, 7]], owner="first" if method.name == "local" else "labels")
+        settings = Settings(rounds, ROWS, 0, runtime, 0.0, "epoch", rounds, None, 1)
+        count = len(WIDTHS)
+        self.run = Run(tables, method, settings, [cn.MLP((5,))] * count, [method.party_optimizer] * count)
+        rows = Schedule(ROWS, ROWS, 0).batch_of(0)
+        self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in ((0, 3), (3, 6), (6, 8))]
+        self.y = torch.from_numpy(y)[rows]
+        self.rows = rows
+        self.states = self.run._states()
+
+    def weights(self, party: int, prefix: str = "net") -> dict[str, Tensor]:
+        start = f"{prefix}/weights/"
+        state = self.states[f"party-{party:03d}"]
+        return {k.removeprefix(start): v.clone().requires_grad_() for k, v in state.items() if k.startswith(start)}
+
+    def owner(self, name: str) -> Tensor:
+        return self.states["owner"][name].clone().requires_grad_()
+
+    def after(self) -> dict[str, Tensor]:
+        self.run.fit()
+        return {f"{side}/{k}": v for side, state in self.run._states().items() for k, v in state.items()}
+
+
+def embed(w: dict[str, Tensor], x: Tensor, prefix: str = "") -> Tensor:
+    """The two-layer network, written out."""
+    h = F.relu(x @ w[f"{prefix}1.weight"].T + w[f"{prefix}1.bias"])
+    return F.relu(h @ w[f"{prefix}3.weight"].T + w[f"{prefix}3.bias"])
+
+
+def sgd(weights: dict[str, Tensor], slopes: tuple[Tensor, ...], buffers: dict[str, Tensor] | None = None) -> None:
+    """Plain SGD, with heavy-ball momentum 0.9 if there are buffers: written out, not torch.optim."""
+    with torch.no_grad():
+        for (name, weight), slope in zip(weights.items(), slopes, strict=True):
+            step = slope + DECAY * weight
+            if buffers is not None:
+                buffers[name] = step = 0.9 * buffers.get(name, torch.zeros_like(weight)) + step
+            weight -= LR * step
+
+
+def check(found: dict[str, Tensor], party: int, weights: dict[str, Tensor], prefix: str = "net") -> None:
+    for name, value in weights.items():
+        torch.testing.assert_close(found[f"party-{party:03d}/{prefix}/weights/{name}"], value.detach(), **CLOSE)
+
+
+def joint_step(w: World, nets: list[dict[str, Tensor]], loss: Tensor, more: list[Tensor]) -> list[Tensor]:
+    """Gradients of a joint loss: the parties step here, the owner's gradients are given back."""
+    everything = [p for net in nets for p in net.values()] + more
+    slopes = list(torch.autograd.grad(loss, everything))
+    for net in nets:
+        sgd(net, tuple(slopes[: len(net)]))
+        slopes = slopes[len(net) :]
+    return slopes
+
+
+@pytest.fixture(params=["loop", "fused"])
+def world(request: pytest.FixtureRequest) -> Callable[..., World]:
+    return lambda method, **more: World(method, request.param, **more)
+
+
+def test_splitnn_is_one_step_of_the_joint_network(world: Callable[..., World]) -> None:
+    w = world(cn.SplitNN(embedding=E, hidden=6, lr=LR, decay=DECAY))
+    nets = [w.weights(k) for k in range(3)]
+    top = {n: w.owner(f"top/{n}") for n in ("0.weight", "0.bias", "2.weight", "2.bias")}
+    h = torch.cat([embed(net, x) for net, x in zip(nets, w.x, strict=True)], dim=1)
+    scores = F.relu(h @ top["0.weight"].T + top["0.bias"]) @ top["2.weight"].T + top["2.bias"]
+    slopes = joint_step(w, nets, F.cross_entropy(scores, w.y), list(top.values()))
+    sgd(top, tuple(slopes))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    for name, value in top.items():
+        torch.testing.assert_close(found[f"owner/top/{name}"], value.detach(), **CLOSE)
+
+
+@pytest.mark.parametrize("learn_weights", [True, False])
+def test_vafl_is_one_step_of_the_joint_network(world: Callable[..., World], learn_weights: bool) -> None:
+    w = world(cn.VAFL(embedding=E, lr=LR, decay=DECAY, weights_lr=0.5, learn_weights=learn_weights))
+    nets = [w.weights(k) for k in range(3)]
+    top = {n: w.owner(f"top/{n}") for n in ("weight", "bias")}
+    alpha = w.owner("alpha/value")
+    torch.testing.assert_close(alpha.detach(), torch.full((3,), 1 / 3))
+    h = sum(alpha[k] * embed(nets[k], w.x[k]) for k in range(3))
+    loss = F.cross_entropy(h @ top["weight"].T + top["bias"], w.y)
+    *slopes, alpha_slope = joint_step(w, nets, loss, [*top.values(), alpha])
+    sgd(top, tuple(slopes))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    torch.testing.assert_close(found["owner/top/weight"], top["weight"].detach(), **CLOSE)
+    expected = alpha.detach() - 0.5 * alpha_slope if learn_weights else alpha.detach()
+    torch.testing.assert_close(found["owner/alpha/value"], expected, **CLOSE)
+
+
+def test_fdml_is_one_step_on_the_sum_of_logits(world: Callable[..., World]) -> None:
+    w = world(cn.FDML(embedding=E, lr=LR, decay=DECAY))
+    nets = [w.weights(k) for k in range(3)]
+    total = sum(embed(net, x, "0.") @ net["1.weight"].T for net, x in zip(nets, w.x, strict=True))
+    assert joint_step(w, nets, F.cross_entropy(total, w.y), []) == []
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+
+
+def test_local_moves_the_owner_only(world: Callable[..., World]) -> None:
+    w = world(cn.Local(embedding=E, lr=LR, decay=DECAY))
+    net = w.weights(0)
+    loss = F.cross_entropy(embed(net, w.x[0], "0.") @ net["1.weight"].T, w.y)
+    joint_step(w, [net], loss, [])
+    found = w.after()
+    check(found, 0, net)
+    check(found, 1, w.weights(1))
+    assert w.run.ledger.total == 0
+
+
+def test_fedbcd_takes_q_steps_on_a_stale_gradient(world: Callable[..., World]) -> None:
+    steps = 3
+    w = world(cn.FedBCD(embedding=E, lr=LR, decay=DECAY, local_steps=steps))
+    nets, top = [w.weights(k) for k in range(3)], {n: w.owner(f"top/{n}") for n in ("weight", "bias")}
+    sent = [embed(net, x).detach().requires_grad_() for net, x in zip(nets, w.x, strict=True)]
+    loss = F.cross_entropy(torch.cat(sent, dim=1) @ top["weight"].T + top["bias"], w.y)
+    stale = torch.autograd.grad(loss, sent)
+    for net, x, slope in zip(nets, w.x, stale, strict=True):
+        buffers: dict[str, Tensor] = {}
+        for _ in range(steps):
+            sgd(net, torch.autograd.grad(embed(net, x), list(net.values()), slope), buffers)
+    for _ in range(steps):
+        scores = torch.cat(sent, dim=1).detach() @ top["weight"].T + top["bias"]
+        sgd(top, torch.autograd.grad(F.cross_entropy(scores, w.y), list(top.values())))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    torch.testing.assert_close(found["owner/top/bias"], top["bias"].detach(), **CLOSE)
+
+
+def test_vimsgd_uses_the_new_heads_for_the_gradients(world: Callable[..., World]) -> None:
+    w = world(cn.VIMSGD(embedding=E, lr=LR, decay=DECAY))
+    nets, heads = [w.weights(k) for k in range(3)], w.owner("heads/value")
+    h = [embed(net, x) for net, x in zip(nets, w.x, strict=True)]
+
+    def loss(outputs: list[Tensor]) -> Tensor:
+        return F.cross_entropy(sum(outputs[k] @ heads[k] for k in range(3)), w.y)
+
+    (slope,) = torch.autograd.grad(loss([e.detach() for e in h]), heads)  # eq. 12
+    sgd({"heads": heads}, (slope,))  # eq. 11
+    joint_step(w, nets, loss(h), [])  # eq. 13 to 15, with the heads as they are now
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    torch.testing.assert_close(found["owner/heads/value"], heads.detach(), **CLOSE)
+
+
+def slow_z(total: Tensor, dual: Tensor, y: Tensor, rho: float) -> Tensor:
+    """The z-step by scipy, one sample at a time, as the paper's authors do."""
+
+    def solve(v: np.ndarray, lam: np.ndarray, label: int) -> np.ndarray:
+        def objective(z: np.ndarray) -> float:
+            lse = float(np.log(np.exp(z - z.max()).sum()) + z.max())
+            return lse - z[label] - float(lam @ z) + rho / 2 * float(((v - z) ** 2).sum())
+
+        return minimize(objective, v, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10}).x  # type: ignore[no-any-return]
+
+    rows = zip(total.double().numpy(), dual.double().numpy(), y.tolist(), strict=True)
+    return torch.from_numpy(np.stack([solve(*row) for row in rows])).float()
+
+
+@pytest.mark.parametrize("messages", ["compact", "paper"])
+def test_vimadmm_follows_the_algorithm_box(world: Callable[..., World], messages: str) -> None:
+    """Two rounds, so that a dual that is not zero and momentum take part."""
+    rho, steps, rounds = 1.7, 3, 2
+    w = world(cn.VIMADMM(embedding=E, lr=LR, decay=DECAY, rho=rho, local_steps=steps, messages=messages), rounds=rounds)
+    nets, heads = [w.weights(k) for k in range(3)], w.owner("heads/value").detach()
+    dual, buffers = torch.zeros(ROWS, CLASSES), [{} for _ in range(3)]
+    for number in range(rounds):
+        rows = w.run.schedule.batch_of(number)
+        place = {int(r): i for i, r in enumerate(w.rows)}
+        order = [place[int(r)] for r in rows]
+        x, y = [part[order] for part in w.x], w.y[order]
+        h = [embed(net, part).detach() for net, part in zip(nets, x, strict=True)]
+        o = [h[k] @ heads[k] for k in range(3)]
+        total = torch.stack(o).sum(0)
+        z = slow_z(total, dual[rows], y, rho)  # eq. 6
+        dual[rows] += rho * (total - z)  # eq. 7
+        for k in range(3):  # eq. 8, one SGD step
+            slope = h[k].T @ (dual[rows] + rho * (total - z)) / ROWS
+            heads[k] -= LR * (slope + DECAY * heads[k])
+        for k in range(3):  # eq. 9 and 10
+            residual = z - (total - o[k])
+            for _ in range(steps):
+                out = embed(nets[k], x[k]) @ heads[k]
+                loss = ((dual[rows] * out).sum() + rho / 2 * ((residual - out) ** 2).sum()) / ROWS
+                sgd(nets[k], torch.autograd.grad(loss, list(nets[k].values())), buffers[k])
+    found = w.after()
+    loose = {"rtol": 1e-3, "atol": 1e-4}  # scipy's own precision without an analytic gradient
+    torch.testing.assert_close(found["owner/dual/value"], dual, **loose)
+    torch.testing.assert_close(found["owner/heads/value"], heads, **loose)
+    for k, net in enumerate(nets):
+        for name, value in net.items():
+            torch.testing.assert_close(found[f"party-{k:03d}/net/weights/{name}"], value.detach(), **loose)
+
+
+@pytest.mark.parametrize("messages", ["compact", "paper"])
+def test_vimadmm_j_follows_the_algorithm_box(world: Callable[..., World], messages: str) -> None:
+    rho, steps = 0.8, 3
+    w = world(cn.VIMADMMJ(embedding=E, lr=LR, decay=DECAY, rho=rho, local_steps=steps, messages=messages))
+    nets, heads = [w.weights(k) for k in range(3)], [w.weights(k, "head")["weight"] for k in range(3)]
+    o = [(embed(nets[k], w.x[k]) @ heads[k].T).detach() for k in range(3)]
+    total = torch.stack(o).sum(0)
+    z = slow_z(total, torch.zeros(ROWS, CLASSES), w.y, rho)  # eq. 16
+    dual = rho * (total - z)  # eq. 17
+    for k in range(3):
+        residual, buffers = z - (total - o[k]), {}  # eq. 18
+        for _ in range(steps):  # eq. 19 and 20, both gradients from one pass
+            out = embed(nets[k], w.x[k]) @ heads[k].T
+            loss = ((dual * out).sum() + rho / 2 * ((residual - out) ** 2).sum()) / ROWS
+            *slopes, head_slope = torch.autograd.grad(loss, [*nets[k].values(), heads[k]])
+            sgd(nets[k], tuple(slopes), buffers)
+            sgd({"head": heads[k]}, (head_slope,))
+    found = w.after()
+    loose = {"rtol": 1e-3, "atol": 1e-4}
+    torch.testing.assert_close(found["owner/dual/value"][w.rows], dual, **loose)
+    for k in range(3):
+        torch.testing.assert_close(found[f"party-{k:03d}/head/weights/weight"], heads[k].detach(), **loose)
+        for name, value in nets[k].items():
+            torch.testing.assert_close(found[f"party-{k:03d}/net/weights/{name}"], value.detach(), **loose)
+
+
+def test_a_round_worked_out_by_hand() -> None:
+    """FDML with one party, one column, one unit: every number on paper.
+
+    x = 1, network relu(1 * x) = 1, head (1, -1), so v = (1, -1) for both rows; labels 0 and 1.
+    p = softmax(v) = (a, 1 - a) with a = 1 / (1 + exp(-2)). The mean gradient of the two rows by v is
+    ((a - 1 + a) / 2, (1 - a - a) / 2) = (c, -c) with c = a - 1/2; by the head it is the same, since h = 1;
+    by h it is c * 1 + (-c) * (-1) = 2c, and by the network's weight as well, since x = 1.
+    """
+
+    def one_unit(shape: tuple[int, ...], width: int) -> nn.Module:
+        net = nn.Sequential(nn.Linear(1, 1, bias=False), nn.ReLU())
+        nn.init.ones_(net[0].weight)
+        return net
+
+    tables = cn.split(np.ones((2, 1), np.float32), np.array([0, 1]), 1)
+    method = cn.FDML(embedding=1, lr=1.0, momentum=0.0, decay=0.0)
+    run = Run(tables, method, Settings(1, 2, 0, "loop", 0.0, "epoch", 1, None, 1), [one_unit], [method.party_optimizer])
+    with torch.no_grad():
+        run.parties.sites[0].net.module[1].weight.copy_(torch.tensor([[1.0], [-1.0]]))  # type: ignore[attr-defined]
+    run.fit()
+    c = 1 / (1 + np.exp(-2)) - 0.5
+    state = run._states()["party-000"]
+    assert state["net/weights/1.weight"].flatten().tolist() == pytest.approx([1 - c, -1 + c])
+    assert state["net/weights/0.0.weight"].item() == pytest.approx(1 - 2 * c)
+
+
+def test_the_papers_bytes() -> None:
+    """Batch 1024, E = 60, 10 classes: MiB per party and round, tensors alone, as the paper's Table 2 counts."""
+    x = np.zeros((1024, 4), np.float32)
+    y = np.arange(1024) % 10
+
+    def per_round(method: Method) -> tuple[float, float]:
+        run = cn.train(cn.split(x, y, 2), method, rounds=1, batch=1024)
+        lines = [line for line in run.ledger.rows if "party 1" in (line.sender, line.receiver)]
+        up = sum(line.payload for line in lines if line.receiver == "owner")
+        down = sum(line.payload for line in lines if line.sender == "owner")
+        assert all(0 < line.overhead < 100 for line in lines)
+        return round(up / 2**20, 2), round(down / 2**20, 2)
+
+    assert per_round(cn.VIMADMM(local_steps=1, messages="paper")) == (0.23, 0.08)
+    assert per_round(cn.VAFL()) == (0.23, 0.23)
+    assert per_round(cn.VIMSGD()) == (0.23, 0.23)
+    assert per_round(cn.VIMADMM(local_steps=1)) == (0.23, 0.04)
+    assert per_round(cn.VIMADMMJ(local_steps=1)) == (0.04, 0.04)
