@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from colonnade import models, optim
+from torch import nn
+
+from colonnade import checkpoint, models, optim
 from colonnade.data import load
-from colonnade.errors import CheckpointError, ConfigError, TableError
+from colonnade.errors import CheckpointError, ConfigError, FolderError, ModelError, TableError
 from colonnade.method import Method, make_method
 from colonnade.run import Run, Settings, make_folder
 from colonnade.schedule import Schedule
@@ -61,6 +64,8 @@ def train(
     schedule = Schedule(tables[0].rows, batch, seed, valid, shuffle)
     if stop_drop is not None and not len(schedule.valid_rows):
         raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
+    if stop_drop is not None and not stop_drop >= 0:
+        raise ConfigError(f"stop_drop={stop_drop} is out of range; give points of accuracy, at least 0.")
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -68,25 +73,25 @@ def train(
         runtime=runtime,
         valid=valid,
         shuffle=shuffle,
-        evaluate_every=evaluate_every or schedule.rounds_per_epoch,
+        evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
         stop_drop=stop_drop,
         threads=threads,
     )
-    builders = _one_each(model or models.default_model, len(parties), "model")
-    optimizers = _one_each(optimizer or chosen.party_optimizer, len(parties), "optimizer")
+    builders = _one_each(models.default_model if model is None else model, parties, "model")
+    optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
     run = Run(
         tables,
         chosen,
         settings,
         builders,
         optimizers,
-        folder=None if folder is None else make_folder(folder),
+        folder=None if folder is None else _new_folder(folder),
         description={
             "method": {"name": chosen.name, **asdict(chosen)},
             "model": [models.describe(builder) for builder in builders],
             "optimizer": [optim.describe(builder) for builder in optimizers],
             "data": tables[0].origin,
-            "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
+            **_outline(tables),
         },
     )
     return run.fit(test, on_round)
@@ -108,10 +113,10 @@ def resume(
     and builders of your own must be given again. More ``epochs`` than before prolong the run.
     """
     folder = Path(path)
-    description = _read_config(folder)
+    description = _read_description(folder)
     tables = _tables_again(description, tables, folder)
-    builders = model or [_model_again(entry) for entry in description["model"]]
-    optimizers = optimizer or [_optimizer_again(entry) for entry in description["optimizer"]]
+    builders = [_model_again(entry) for entry in description["model"]] if model is None else model
+    optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
     settings = Settings(**description.pop("settings"))
     options = dict(description["method"])
     parties = parties_of(tables)
@@ -119,8 +124,8 @@ def resume(
         tables,
         make_method(options.pop("name"), **options),
         settings,
-        _one_each(builders, len(parties), "model"),
-        _one_each(optimizers, len(parties), "optimizer"),
+        _one_each(builders, parties, "model"),
+        _one_each(optimizers, parties, "optimizer"),
         folder=make_folder(folder),
         description=description,
     )
@@ -139,24 +144,70 @@ def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule) -> int:
     return total
 
 
-def _one_each(builders: Many, count: int, what: str) -> list[Any]:
+def _at_least_one(value: int | None, what: str, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
+    return value
+
+
+def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
+    count = len(parties)
     each = list(builders) if isinstance(builders, Sequence) else [builders] * count
     if len(each) != count:
         raise ConfigError(f"{what}= has {len(each)} builders for {count} parties; give one, or one per party.")
-    for builder in each:
+    for builder, table in zip(each, parties, strict=True):
+        if isinstance(builder, nn.Module):
+            raise ModelError(f"{what}= holds a network for '{table.name}'; give a function that builds one instead.")
         if not callable(builder):
             raise ConfigError(f"{what}= holds {builder!r}, which is not a function that builds a party's {what}.")
     return each
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def _new_folder(path: str | Path) -> Path:
+    folder = make_folder(path)
+    if (folder / "config.json").exists():
+        raise FolderError(f"the folder {folder} holds a run already; resume that one or choose another folder.")
+    return folder
+
+
+def _outline(tables: Sequence[Table]) -> dict[str, Any]:
+    """What must be the same when a run is resumed: names, row shapes, and the ids in their order."""
+    ids = tables[0].ids
+    raw = ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode()
+    return {
+        "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
+        "ids": hashlib.sha256(raw).hexdigest(),
+    }
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    """What the newest checkpoint says of its run, which config.json must not contradict."""
     try:
-        description = json.loads((folder / "config.json").read_bytes())
-        return {key: description[key] for key in ("method", "model", "optimizer", "data", "tables", "settings")}
+        written = json.loads((folder / "config.json").read_bytes())
     except OSError:
         raise CheckpointError(f"{folder} is not a run folder: it has no config.json that can be read.") from None
-    except (ValueError, KeyError, TypeError):
+    except ValueError:
         raise CheckpointError(f"{folder / 'config.json'} is damaged or foreign; it does not describe a run.") from None
+    found: dict[str, Any] = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))["description"]
+    if _without_rounds(written) != _without_rounds(found):
+        raise CheckpointError(
+            f"{folder / 'config.json'} is damaged or foreign; it describes another run than the newest checkpoint."
+        )
+    return found
+
+
+def _without_rounds(description: Any) -> Any:
+    # A run that was prolonged and killed has its old number of rounds in one of the two places.
+    try:
+        return {
+            **description,
+            "settings": {**description["settings"], "rounds": None},
+            "rounds": "rounds" in description["settings"],
+        }
+    except (TypeError, KeyError):
+        return None
 
 
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
@@ -168,8 +219,8 @@ def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, f
         name = origin.pop("load")
         tables = load(name, **origin)[0 if part == "train" else 1]
     check_federation(tables)
-    came = [[table.name, table.rows, list(table.shape)] for table in tables]
-    if came != description["tables"]:
+    outline = _outline(tables)
+    if any(outline[part] != description[part] for part in outline):
         raise CheckpointError(f"the run in {folder} was trained on other tables than those given; it is foreign.")
     return tables
 

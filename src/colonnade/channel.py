@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from colonnade.errors import TrainingError
 from colonnade.ledger import OWNER, Ledger
-from colonnade.message import Envelope, decode, encode, first_non_finite, size
+from colonnade.message import Envelope, check, decode, encode, first_non_finite, size
 
 M = TypeVar("M")
 
@@ -35,6 +35,7 @@ class Channel:
         return typing.cast(M, self._carry(message, party, OWNER, step, round, purpose))
 
     def _carry(self, message: Any, sender: str, receiver: str, step: str, round: int, purpose: str) -> Any:
+        check(message)
         field = first_non_finite(message)
         if field is not None:
             raise TrainingError(

@@ -24,12 +24,13 @@ from colonnade.state import Packed
 
 FORMAT = "colonnade-checkpoint-1"
 KEEP = 2
+_NAME = re.compile(r"\d{8}(-\d{3})?")
 
 
 def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[str, Any]) -> Path:
     """Write the checkpoint of a round and remove all but the newest two."""
-    place = folder / f"{round:08d}"
     draft = folder / f".{round:08d}.draft"
+    place = _free_place(folder, round)
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -40,9 +41,8 @@ def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[st
             files[name] = hashlib.sha256(raw).hexdigest()
         manifest = {"format": FORMAT, "round": round, "files": files, "facts": facts}
         _write_file(draft / "manifest.json", json.dumps({**manifest, "digest": _digest(manifest)}).encode())
-        shutil.rmtree(place, ignore_errors=True)
         draft.rename(place)
-        for old in _rounds(folder)[:-KEEP]:
+        for old in [other for other in _rounds(folder) if other != place][: -(KEEP - 1)]:
             shutil.rmtree(old)
     except OSError as error:
         raise FolderError(f"the checkpoint {place} cannot be written: {error.strerror or error}.") from error
@@ -55,6 +55,11 @@ def newest(folder: Path) -> Path:
     if not found:
         raise CheckpointError(f"there is no checkpoint in {folder}; train with folder= to write some.")
     return found[-1]
+
+
+def read_facts(place: Path) -> dict[str, Any]:
+    """The facts of one checkpoint, without its states."""
+    return dict(_read_manifest(place)["facts"])
 
 
 def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
@@ -87,6 +92,8 @@ def _read_manifest(place: Path) -> dict[str, Any]:
         raise CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
     if manifest.pop("digest", None) != _digest(manifest):
         raise _damaged(place, "manifest.json does not match its digest")
+    if not all(isinstance(manifest.get(part), dict) for part in ("files", "facts")):
+        raise _damaged(place, "manifest.json lacks a part")
     if any(not re.fullmatch(r"[\w-]+", name) for name in manifest["files"]):
         raise _damaged(place, "manifest.json names files outside its folder")
     return manifest
@@ -101,7 +108,13 @@ def _digest(manifest: dict[str, Any]) -> str:
 
 
 def _rounds(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdigit()) if folder.is_dir() else []
+    return sorted(path for path in folder.glob("[0-9]*") if _NAME.fullmatch(path.name)) if folder.is_dir() else []
+
+
+def _free_place(folder: Path, round: int) -> Path:
+    # A round that is written again gets a place of its own: the old one stays until the new one is there.
+    names = [f"{round:08d}", *(f"{round:08d}-{again:03d}" for again in range(1, 1000))]
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def _write_file(path: Path, raw: bytes) -> None:

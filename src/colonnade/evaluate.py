@@ -16,8 +16,7 @@ def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     1.0
     """
     classes = logits.shape[-1]
-    if int(labels.max()) >= classes:
-        raise TableError(f"the labels hold class {int(labels.max())}, but the model was trained on {classes} classes.")
+    check_labels(labels, classes)
     found = {
         "accuracy": float((logits.argmax(-1) == labels).float().mean()),
         "loss": float(F.cross_entropy(logits.double(), labels)),
@@ -25,6 +24,12 @@ def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     if classes == 2 and len(torch.unique(labels)) == 2:
         found["auc"] = auc(logits[:, 1] - logits[:, 0], labels)
     return found
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Refuse labels that the model cannot give."""
+    if int(labels.max()) >= classes:
+        raise TableError(f"the labels hold class {int(labels.max())}, but the model was trained on {classes} classes.")
 
 
 def auc(scores: Tensor, labels: Tensor) -> float:

@@ -66,6 +66,17 @@ class Size:
         return self.payload + self.overhead
 
 
+def check(message: Any) -> None:
+    """Refuse what has no wire form, so that what was simulated can also be deployed."""
+    if len(message) > MAX_TENSORS:
+        raise MessageError(f"a message of {len(message)} tensors came where at most {MAX_TENSORS} are allowed.")
+    for name, tensor in zip(message._fields, message, strict=True):
+        if tensor.dtype not in _CODE or tensor.ndim > MAX_DIMENSIONS:
+            raise MessageError(
+                f"field '{name}' has dtype {tensor.dtype} and {tensor.ndim} dimensions, which has no wire form."
+            )
+
+
 def size(message: Any, envelope: Envelope) -> Size:
     """The exact number of bytes that :func:`encode` would give, without encoding.
 
@@ -85,17 +96,18 @@ def size(message: Any, envelope: Envelope) -> Size:
 
 def encode(message: Any, envelope: Envelope) -> bytes:
     """One frame from a named tuple of tensors."""
+    check(message)
+    if not 0 <= envelope.round < 1 << 32:
+        raise MessageError(f"round {envelope.round} cannot travel; rounds are numbered from 0 to 2^32 - 1.")
     header = bytearray(struct.pack("<I", envelope.round))
     header += _name(envelope.step) + _name(envelope.sender)
     for name, tensor in zip(message._fields, message, strict=True):
-        if tensor.dtype not in _CODE:
-            raise MessageError(f"field '{name}' has dtype {tensor.dtype}, which has no wire form.")
         header += _name(name) + struct.pack("<BB", _CODE[tensor.dtype], tensor.ndim)
         header += struct.pack(f"<{tensor.ndim}I", *tensor.shape)
     payload = b"".join(_raw(tensor) for tensor in message)
     length = _PREFIX.size - _LENGTH_FIELD + len(header) + len(payload)
-    if len(message) > MAX_TENSORS or len(header) > MAX_HEADER or length > MAX_FRAME:
-        raise MessageError(f"a message of {len(message)} tensors and {length} bytes is beyond what a frame may hold.")
+    if len(header) > MAX_HEADER or length + _LENGTH_FIELD > MAX_FRAME:
+        raise MessageError(f"a message of {length + _LENGTH_FIELD} bytes is beyond what a frame may hold.")
     return _PREFIX.pack(length, MAGIC, VERSION, len(message), len(header)) + bytes(header) + payload
 
 
@@ -117,10 +129,12 @@ def decode(frame: bytes | memoryview, kind: type[M], limit: int = MAX_FRAME) -> 
 
 def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
     """How many bytes the frame has that starts with these four, checked before anything is allocated."""
-    length = struct.unpack("<I", prefix[:_LENGTH_FIELD])[0] + _LENGTH_FIELD
+    if len(prefix) < _LENGTH_FIELD:
+        raise MessageError(f"{len(prefix)} bytes came where a frame starts with {_LENGTH_FIELD} that give its length.")
+    length = int.from_bytes(prefix[:_LENGTH_FIELD], "little") + _LENGTH_FIELD
     if length > limit:
         raise MessageError(f"a frame announces {length} bytes where at most {limit} are allowed.")
-    return int(length)
+    return length
 
 
 def first_non_finite(message: Any) -> str | None:
@@ -191,7 +205,10 @@ def _read_header(header: memoryview, count: int) -> tuple[Envelope, list[Describ
         name, code, dimensions = reader.name(), reader.integer(1), reader.integer(1)
         if code >= len(_DTYPES) or dimensions > MAX_DIMENSIONS:
             raise MessageError(f"field '{name}' has dtype code {code} and {dimensions} dimensions; not ours.")
-        described.append((name, _DTYPES[code], tuple(reader.integer(4) for _ in range(dimensions))))
+        shape = tuple(reader.integer(4) for _ in range(dimensions))
+        if math.prod(max(d, 1) for d in shape) > MAX_FRAME:  # an empty tensor may not hide a monstrous shape
+            raise MessageError(f"field '{name}' has the shape {shape}, which is beyond what a frame may hold.")
+        described.append((name, _DTYPES[code], shape))
     if reader.at != len(header):
         raise MessageError(f"a frame's header has {len(header) - reader.at} bytes too many.")
     return Envelope(step, sender, number), described

@@ -12,6 +12,7 @@ axes and reduces a loss over its last axes only. ``descend`` accepts such a loss
 
 from __future__ import annotations
 
+import math
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -66,9 +67,10 @@ def descend(output: Tensor, *nets: Net, gradient: Tensor | None = None) -> None:
     elif gradient.shape != output.shape:
         gradient = gradient.expand_as(output)  # one message for all parties of a group
     parameters = [parameter for net in nets for parameter in net.parameters]
-    slopes = torch.autograd.grad(output, parameters, gradient)
+    slopes = torch.autograd.grad(output, parameters, gradient, allow_unused=True)
     for parameter, slope in zip(parameters, slopes, strict=True):
-        parameter.grad = slope.contiguous()  # fused optimisers walk raw memory and ignore strides
+        # Fused optimisers walk raw memory and ignore strides.
+        parameter.grad = None if slope is None else slope.contiguous()
     for net in nets:
         net.optimizer.step()
 
@@ -173,7 +175,7 @@ class Owner:
 
     def labels(self, turn: Turn) -> Tensor:
         """The labels of the turn's rows."""
-        return self.tables[turn.table][turn.rows]
+        return self.tables[turn.table].index_select(0, turn.rows)
 
     def kept(self) -> dict[str, Any]:
         """What the method keeps at the owner, by name."""
@@ -207,8 +209,10 @@ class Method(ABC):
             kind = type(field.default)
             if kind in (int, float) and (isinstance(value, bool) or not isinstance(value, int | kind)):
                 raise ConfigError(f"{self.name}: {field.name}={value!r} is not {_a(kind)}.")
-            if kind is str and not isinstance(value, str):
-                raise ConfigError(f"{self.name}: {field.name}={value!r} is not a text.")
+            if kind in (str, bool) and not isinstance(value, kind):
+                raise ConfigError(f"{self.name}: {field.name}={value!r} is not {_a(kind)}.")
+            if kind is float and not math.isfinite(value):
+                raise ConfigError(f"{self.name}: {field.name}={value} is not finite.")
             if field.name in self.positive and not value > 0:
                 raise ConfigError(f"{self.name}: {field.name}={value} is out of range; it must be positive.")
         if not 0 <= self.momentum < 1 or self.decay < 0:
@@ -294,4 +298,4 @@ def make_method(method: str | Method, **options: Any) -> Method:
 
 
 def _a(kind: type) -> str:
-    return "a whole number" if kind is int else "a number"
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}[kind]

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.channel import Channel
-from colonnade.errors import CheckpointError, FolderError, TableError, TrainingError
-from colonnade.evaluate import metrics
+from colonnade.errors import FolderError, TableError, TrainingError
+from colonnade.evaluate import check_labels, metrics
 from colonnade.ledger import Ledger
 from colonnade.method import Method, Owner, Turn
 from colonnade.models import ModelBuilder
@@ -71,6 +71,7 @@ class Run:
         self._shapes = [table.shape for table in parties_of(tables)]
         self._losses: list[float] = []
         self._best: dict[str, Packed] = {}
+        self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
         self._test: Sequence[Table] | None = None
         labels = tables[0].labels
         self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
@@ -97,6 +98,9 @@ class Run:
         if test is not None:
             self._place("test", test, labelled=True)
             self._test = test
+        if self._last:
+            self._restore(self._last)
+            self._last = {}
         if self.folder is not None and self.round == 0:
             self._save_checkpoint()
         with threads(self.settings.threads):
@@ -104,7 +108,8 @@ class Run:
                 self._one_round()
                 if on_round is not None:
                     on_round(self)
-        if self._best and self.settings.stop_drop is not None:
+        if self._best:
+            self._last = self._states()
             self._restore(self._best)
         return self
 
@@ -183,23 +188,29 @@ class Run:
         modules = [thing for thing in self.owner.kept().values() if isinstance(thing, torch.nn.Module)]
         for module in modules:
             module.eval()
-        with torch.no_grad():
-            chunks = [
-                self.method.predict(self.owner, self.parties, Turn(self.round, chunk, table, purpose))
-                for chunk in rows.split(PREDICT_ROWS)
-            ]
-        for module in modules:
-            module.train()
+        try:
+            with torch.no_grad():
+                chunks = [
+                    self.method.predict(self.owner, self.parties, Turn(self.round, chunk, table, purpose))
+                    for chunk in rows.split(PREDICT_ROWS)
+                ]
+        finally:
+            for module in modules:
+                module.train()
         return torch.cat(chunks)
 
     def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         check_federation(tables, labelled=labelled)
         parties = parties_of(tables)
-        shapes = [table.shape for table in parties]
-        if shapes != self._shapes:
-            raise TableError(f"the parties' rows have shapes {shapes}, but the model was trained on {self._shapes}.")
+        for what, came, expected in (
+            ("names", [table.name for table in parties], self.parties.names),
+            ("row shapes", [table.shape for table in parties], self._shapes),
+        ):
+            if came != expected:
+                raise TableError(f"the parties have {what} {came}, but the model was trained on {expected}.")
         self.parties.place(name, parties)
         if tables[0].labels is not None:
+            check_labels(tables[0].labels, self.owner.classes)
             self.owner.tables[name] = tables[0].labels
 
     # saving
@@ -215,10 +226,7 @@ class Run:
 
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
-        place = checkpoint.newest(folder / "checkpoints")
-        states, facts = checkpoint.read(place)
-        if facts["description"] != json.loads(json.dumps(self._facts()["description"])):
-            raise CheckpointError(f"the checkpoint {place} is of another run (its settings differ); it is foreign.")
+        states, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
         self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
         self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
         self.ledger.replace(facts["ledger"])
@@ -257,7 +265,9 @@ class Run:
         assert self.folder is not None
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
-        checkpoint.write(self.folder / "checkpoints", self.round, {**self._states(), **best}, facts)
+        states = {**(self._last or self._states()), **best}
+        check_finite(states, self.round)
+        checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))
         write_text(self.folder / "ledger.csv", self.ledger.to_csv())
@@ -266,10 +276,22 @@ class Run:
 def history_csv(history: Sequence[dict[str, float]]) -> str:
     """The history as CSV text."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(history[0]) if history else ["round"], lineterminator="\n")
+    names = dict.fromkeys(name for row in history for name in row) or {"round": None}
+    writer = csv.DictWriter(out, list(names), lineterminator="\n")  # rows without a metric leave it empty
     writer.writeheader()
     writer.writerows(history)
     return out.getvalue()
+
+
+def check_finite(states: dict[str, Packed], round: int) -> None:
+    """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
+    for side, state in states.items():
+        for name, value in state.items():
+            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                raise TrainingError(
+                    f"after round {round - 1}, {side} holds values that are not finite in '{name}'; "
+                    "lower the learning rate (the last good checkpoint is kept)."
+                )
 
 
 def make_folder(path: str | Path) -> Path:

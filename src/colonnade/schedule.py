@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -47,17 +46,18 @@ class Schedule:
     shuffle: str = "epoch"
     train_rows: Tensor = field(init=False, repr=False, compare=False)
     valid_rows: Tensor = field(init=False, repr=False, compare=False)
+    _orders: dict[int, Tensor] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.valid < 1:
-            raise ConfigError(f"valid={self.valid} is not a share; give a number from 0 to less than 1.")
+        if not isinstance(self.valid, int | float) or not 0 <= self.valid < 1:
+            raise ConfigError(f"valid={self.valid!r} is not a share; give a number from 0 to less than 1.")
         if self.shuffle not in ("epoch", "once"):
             raise ConfigError(f"shuffle='{self.shuffle}' is unknown; use 'epoch' or 'once'.")
         order = permutation(self.rows, self.seed, "split")
         held_out = round(self.valid * self.rows)
         object.__setattr__(self, "valid_rows", order[:held_out])
         object.__setattr__(self, "train_rows", order[held_out:])
-        if not 1 <= self.batch <= len(self.train_rows):
+        if not isinstance(self.batch, int) or not 1 <= self.batch <= len(self.train_rows):
             raise ConfigError(
                 f"batch={self.batch} does not fit a table with {len(self.train_rows)} training rows; "
                 f"give a number from 1 to {len(self.train_rows)}."
@@ -71,10 +71,11 @@ class Schedule:
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number``."""
         epoch, position = divmod(number, self.rounds_per_epoch)
-        order = self.train_rows[_order(len(self.train_rows), self.seed, epoch if self.shuffle == "epoch" else 0)]
-        return order[position * self.batch : (position + 1) * self.batch]
+        order = self._order_of(epoch if self.shuffle == "epoch" else 0)
+        return order[position * self.batch : (position + 1) * self.batch].clone()
 
-
-@lru_cache(maxsize=4)
-def _order(count: int, seed: int, epoch: int) -> Tensor:
-    return permutation(count, seed, "epoch", epoch)
+    def _order_of(self, epoch: int) -> Tensor:
+        if epoch not in self._orders:
+            self._orders.clear()  # one epoch's order is all that is ever needed
+            self._orders[epoch] = self.train_rows[permutation(len(self.train_rows), self.seed, "epoch", epoch)]
+        return self._orders[epoch]

@@ -38,28 +38,51 @@ def under(packed: Packed, name: str) -> Packed:
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> Packed:
-    """An optimiser's buffers, by the position of their parameter."""
+    """An optimiser's buffers, by its kind and the position of their parameter."""
     packed: Packed = {}
     for position, parameter in enumerate(_parameters_of(optimizer)):
         for key, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
-                packed[f"{position}/{key}"] = torch.as_tensor(value).detach().clone()
+                packed[f"{type(optimizer).__name__}/{position}/{key}"] = copy(torch.as_tensor(value))
     return packed
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
-    """Replace an optimiser's buffers by saved ones."""
+    """Replace an optimiser's buffers by saved ones, which must be of the same kind and fit its parameters."""
+    kind, parameters = type(optimizer).__name__, _parameters_of(optimizer)
+    for name, value in packed.items():
+        saved_kind, position, *_ = *name.split("/"), ""
+        fits = saved_kind == kind and position.isdigit() and int(position) < len(parameters)
+        if not fits or value.shape not in (torch.Size(), parameters[int(position)].shape):
+            raise CheckpointError(
+                f"the checkpoint holds '{name}', which does not fit the optimiser {kind} of this run."
+            )
     optimizer.state.clear()
-    for position, parameter in enumerate(_parameters_of(optimizer)):
-        buffers = under(packed, str(position))
+    for index, parameter in enumerate(parameters):
+        buffers = under(packed, f"{kind}/{index}")
         if buffers:
             optimizer.state[parameter] = {key: value.clone() for key, value in buffers.items()}
+
+
+def is_counter(name: str) -> bool:
+    """Whether a saved buffer is one number for all of a parameter, such as a step count."""
+    return name.endswith(("/step", "/mu_product"))
+
+
+def position_of(name: str) -> int:
+    """Which parameter a saved buffer belongs to."""
+    return int(name.split("/")[1])
+
+
+def copy(tensor: Tensor) -> Tensor:
+    """A copy without history and in plain memory order, as safetensors wants it."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _pack_one(thing: Any) -> Packed:
     if isinstance(thing, torch.optim.Optimizer):
         return pack_optimizer(thing)
-    return {key: value.detach().clone() for key, value in _tensors_of(thing).items()}
+    return {key: copy(value) for key, value in _tensors_of(thing).items()}
 
 
 def _tensors_of(thing: Any) -> Packed:

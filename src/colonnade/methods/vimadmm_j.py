@@ -140,9 +140,10 @@ class VIMADMMJ(Method):
 
     def solve(self, owner: Owner, turn: Turn, total: Tensor) -> tuple[Tensor, Tensor]:
         """Z by eq. 16 and the dual by eq. 17."""
-        dual = owner.dual[turn.rows]
+        dual = owner.dual.index_select(0, turn.rows)
         z = cross_entropy_prox(total, dual, owner.labels(turn), self.rho)
-        dual = owner.dual[turn.rows] = dual + self.rho * (total - z)
+        dual += self.rho * (total - z)
+        owner.dual.index_copy_(0, turn.rows, dual)
         return z, dual
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:

@@ -56,7 +56,7 @@ def make_parties(
 @contextmanager
 def threads(count: int) -> Iterator[None]:
     """Torch's threads for the duration; small parties run best with one."""
-    if not isinstance(count, int) or count < 1:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ConfigError(f"threads={count!r} is out of range; give a whole number from 1.")
     before = torch.get_num_threads()
     torch.set_num_threads(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from colonnade.errors import ColonnadeError, ModelError
 from colonnade.method import Method, Part
@@ -25,7 +25,15 @@ def build_parts(
     """One party's networks, initialised from (seed, party) and tried on its own rows."""
 
     def build(width: int) -> nn.Module:
-        net = model(table.shape, width)
+        try:
+            net = model(table.shape, width)
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"model= fails for '{table.name}' when called with the row shape {table.shape} "
+                f"and the output width {width}: {error}"
+            ) from error
         _try_network(net, table, width)
         return net
 
@@ -49,6 +57,10 @@ def _try_network(net: object, table: Table, width: int) -> None:
         raise
     except Exception as error:
         raise ModelError(f"the network of '{table.name}' fails on its rows of shape {table.shape}: {error}") from error
+    if not isinstance(output, Tensor):
+        raise ModelError(f"the network of '{table.name}' gives a {type(output).__name__}; it must give one tensor.")
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise ModelError(f"the network of '{table.name}' has nothing to train; give it a layer with parameters.")
     if tuple(output.shape) != (len(rows), width):
         came = tuple(output.shape[1:])
         raise ModelError(

@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from colonnade.method import Net, Turn
 from colonnade.runtime.loop import LoopNet, LoopSite
 from colonnade.runtime.site import Site
-from colonnade.state import Packed, pack_optimizer, under, unpack_optimizer
+from colonnade.state import Packed, is_counter, pack_optimizer, position_of, under, unpack_optimizer
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class FusedNet(Net):
         named = {f"weights/{name}": value.detach() for name, value in (self.weights | self.buffers).items()}
         members = [{name: value[k].clone() for name, value in named.items()} for k in range(count)]
         for key, value in pack_optimizer(self.optimizer).items():
-            is_stacked = value.shape == self.parameters[int(key.split("/")[0])].shape
+            is_stacked = not is_counter(key) and value.shape == self.parameters[position_of(key)].shape
             for k, member in enumerate(members):
                 member[f"optimizer/{key}"] = value[k].clone() if is_stacked else value.clone()
         return members
@@ -83,8 +83,7 @@ class FusedNet(Net):
         first = members[0][1]
         stacked = {}
         for key, value in first.items():
-            # A step counter is one for all; buffers of the parameter's shape are each member's own.
-            is_own = value.shape == self.parameters[int(key.split("/")[0])].shape[1:]
+            is_own = not is_counter(key) and value.shape == self.parameters[position_of(key)].shape[1:]
             stacked[key] = torch.stack([buffers[key] for _, buffers in members]) if is_own else value
         unpack_optimizer(self.optimizer, stacked)
 
@@ -137,9 +136,7 @@ class FusedSite(Site):
         return states
 
     def load(self, states: dict[int, Packed]) -> None:
-        """Take each member's state back; a wrong shape is refused by the single party's own check."""
-        for site in self.singles:
-            site.load(states)
+        """Take each member's state back."""
         mine = [states[member] for member in self.members]
         self.memory = {
             name: torch.stack([under(state, "memory")[name] for state in mine]) for name in under(mine[0], "memory")
@@ -162,7 +159,7 @@ class FusedSite(Site):
         found: list[Hashable] = []
         for name, net in self.fused_nets.items():
             for key, value in sorted(under(under(state, name), "optimizer").items()):
-                own = value.shape == net.parameters[int(key.split("/")[0])].shape[1:]
+                own = not is_counter(key) and value.shape == net.parameters[position_of(key)].shape[1:]
                 found.append((name, key, None if own else tuple(value.flatten().tolist())))
         return tuple(found)
 
@@ -199,12 +196,23 @@ def _likeness(site: LoopSite) -> Hashable | None:
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
             return None
-        if any(isinstance(module, RANDOM_LAYERS) for module in net.module.modules()):
-            return None  # noise must be each party's own
+        if not _can_be_stacked(net.module):
+            return None
         options = {key: value for key, value in optimizer.param_groups[0].items() if key != "params"}
         shapes = tuple((key, tuple(value.shape)) for key, value in net.module.state_dict().items())
         traits += [name, repr(net.module), shapes, str(type(optimizer)), repr(sorted(options.items()))]
     return tuple(traits)
+
+
+def _can_be_stacked(module: nn.Module) -> bool:
+    """Whether stacked tensors can say all that the module's state says; noise must be each party's own."""
+    parameters = dict(module.named_parameters())
+    own = set(parameters) | {name for name, _ in module.named_buffers()}
+    return (
+        own == set(module.state_dict())  # no tied weights, no buffers that are not saved
+        and all(value.ndim and value.requires_grad for value in parameters.values())
+        and not any(isinstance(layer, RANDOM_LAYERS) for layer in module.modules())
+    )
 
 
 def _groups(members: list[int], site: LoopSite, batch: int) -> list[list[int]]:
@@ -238,11 +246,16 @@ def _agrees(site: FusedSite) -> bool:
     inputs = torch.stack([table.draw(torch.arange(min(2, table.rows))) for table in tables])
     expected = torch.stack([_trial(single) for single in site.singles])
     net = site.fused_nets["net"]
-    net.module.eval()
+    buffers = {name: value.clone() for name, value in net.buffers.items()}
     try:
         with torch.no_grad():
+            net.module.train()
+            net(inputs)  # noise that is drawn in training only is refused by vmap here
+            for name, value in buffers.items():
+                net.buffers[name].copy_(value)
+            net.module.eval()
             return bool(torch.allclose(net(inputs), expected, rtol=1e-4, atol=1e-5))
-    except RuntimeError:
+    except (RuntimeError, ValueError):
         return False  # vmap cannot express this network
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from colonnade.channel import Channel
+from colonnade.errors import ColonnadeError, TrainingError
 from colonnade.method import Parties, Turn
 from colonnade.runtime.fused import FusedSite
 from colonnade.runtime.site import Site
@@ -41,7 +42,7 @@ class InProcess(Parties):
         replies: dict[int, Any] = {}
         for site in self._sites_for(set(chosen)):
             messages = [received[k] for k in site.members] if received else []
-            replies |= zip(site.members, site.run(step, turn, messages, each is None), strict=True)
+            replies |= zip(site.members, self._run(site, step, turn, messages, each is None), strict=True)
         return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
 
     def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
@@ -68,12 +69,27 @@ class InProcess(Parties):
     def load(self, states: Sequence[Packed]) -> None:
         """Take the parties' states back."""
         named = dict(enumerate(states))
-        for site in [site for site in self.sites if isinstance(site, FusedSite)]:
+        for site in self.sites:
+            for single in site.singles if isinstance(site, FusedSite) else [site]:
+                single.load(named)  # refuses shapes that do not fit, party by party
+        for group in [site for site in self.sites if isinstance(site, FusedSite)]:
             # Members that were trained apart cannot share an optimiser's step counter.
-            stages = {k: site.stage(named[k]) for k in site.members}
-            self._replace(site, site.split(stages.__getitem__))
+            stages = {k: group.stage(named[k]) for k in group.members}
+            self._replace(group, group.split(stages.__getitem__))
         for each in self.sites:
             each.load(named)
+
+    def _run(self, site: Site, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
+        try:
+            return site.run(step, turn, messages, shared)
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            who = ", ".join(self.names[k] for k in site.members)
+            raise TrainingError(
+                f"step '{step.__name__}' failed at {who} in round {turn.round} with {len(turn.rows)} rows "
+                f"in the batch: {error}"
+            ) from error
 
     def _deliver(
         self, step: str, turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.errors import ConfigError
 from colonnade.method import Net, Part, Turn
+from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.site import Site
 from colonnade.schedule import derive_seed
 from colonnade.state import Packed, pack, pack_optimizer, under, unpack, unpack_optimizer
@@ -18,14 +20,26 @@ from colonnade.table import Table
 class LoopNet(Net):
     """One party's module and optimiser, as any PyTorch user would have them."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, whose: str) -> None:
         self.module = part.net
-        parameters = list(part.net.parameters())
-        super().__init__(parameters, part.optimizer(parameters))
+        parameters = [parameter for parameter in part.net.parameters() if parameter.requires_grad]
+        super().__init__(parameters, build_optimizer(part.optimizer, parameters, whose))
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The module's output."""
         return self.module(inputs)  # type: ignore[no-any-return]
+
+
+def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], whose: str) -> torch.optim.Optimizer:
+    """The party's optimiser, or one sentence about what its builder did instead."""
+    try:
+        optimizer = builder(parameters)
+    except Exception as error:
+        raise ConfigError(f"optimizer= fails for '{whose}': {error}") from error
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        came = type(optimizer).__name__
+        raise ConfigError(f"optimizer= gave a {came} for '{whose}'; it must build a torch.optim.Optimizer.")
+    return optimizer
 
 
 class LoopSite(Site):
@@ -35,7 +49,7 @@ class LoopSite(Site):
         super().__init__()
         self.members = [member]
         self.tables = {"train": table}
-        self.loop_nets = {name: LoopNet(part) for name, part in parts.items()}
+        self.loop_nets = {name: LoopNet(part, table.name) for name, part in parts.items()}
         self.nets = dict(self.loop_nets)
         self.seed = seed
         self._drawn: tuple[Turn, Tensor] | None = None

@@ -1,0 +1,31 @@
+"""All benchmarks: speed and scaling always; accuracy, bytes and step orders as far as the time allows.
+
+make bench                      speed, scaling, and one seed of accuracy (about an hour on two cores)
+python -m benchmarks --full     seeds 0 to 2 of everything, as the docs show
+python -m benchmarks --quick    speed and scaling only
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--full", action="store_true")
+    size.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    seeds = [] if options.full else ["--seeds", "0"]
+    jobs = [["speed"], ["scaling"]]
+    if not options.quick:
+        jobs += [["accuracy", *seeds], ["orders", *seeds]]
+    for module, *arguments in jobs:
+        print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)
+        subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)
+
+
+if __name__ == "__main__":
+    main()

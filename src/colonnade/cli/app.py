@@ -1,0 +1,72 @@
+"""The command itself, and the one place where a user's mistake becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from colonnade import __version__
+from colonnade.errors import ColonnadeError
+
+USER_ERROR = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for machines.")]
+
+
+class Verbs(TyperGroup):
+    """All verbs; whatever they raise on purpose ends here."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except ColonnadeError as error:
+            say("error:", str(error), style="bold red")
+            raise typer.Exit(USER_ERROR) from None
+        except KeyboardInterrupt as interrupt:
+            say("interrupted;", str(interrupt) or "nothing is left to do.", style="bold yellow")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=Verbs,
+    help="Vertical federated learning: every party keeps its columns; together they hold up one model.",
+    epilog="Start with: colonnade demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback is for our mistakes only, and then a plain one reports best
+)
+
+
+def say(first: str, rest: str, *, style: str) -> None:
+    """One line on stderr, never broken, its first word in colour."""
+    err.print(Text.assemble((first, style), " ", rest), soft_wrap=True)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """The one JSON object that a verb gives to machines."""
+    typer.echo(json.dumps(value, indent=2))
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"colonnade {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Vertical federated learning: every party keeps its columns; together they hold up one model."""

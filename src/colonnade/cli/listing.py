@@ -1,0 +1,85 @@
+"""``colonnade methods`` and ``colonnade data``: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import asdict, fields
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from colonnade.cli.app import Json, app, out, print_json
+from colonnade.data import Dataset, datasets
+from colonnade.errors import unknown
+from colonnade.method import Method
+from colonnade.method import methods as all_methods
+
+
+@app.command(epilog="Example: colonnade methods vimadmm")
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, to see its options.", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """List the methods, or one method with its options and where it comes from."""
+    known = all_methods()
+    if name is not None and name not in known:
+        raise unknown("method", name, known)
+    if json:
+        print_json(_facts(known[name]) if name else {key: _facts(method) for key, method in known.items()})
+    elif name:
+        _show_method(known[name])
+    else:
+        _show_methods(list(known.values()))
+
+
+@app.command(epilog="Example: colonnade data --json")
+def data(json: Json = False) -> None:
+    """List the data sets by name: size, licence, and whether they can be loaded here."""
+    if json:
+        print_json({name: {**asdict(one), "available": one.available} for name, one in datasets().items()})
+        return
+    table = Table("name", "train", "test", "shape", "classes", "licence", "here?", box=None, padding=(0, 1, 0, 0))
+    for one in datasets().values():
+        table.add_row(*_row(one))
+    out.print(table)
+    out.print("Train and test are rows; COLONNADE_DATA names the folder with the files.", style="dim")
+
+
+def _row(one: Dataset) -> list[str]:
+    rows = [f"{count:,}" for count in one.rows]
+    shape = "x".join(map(str, one.shape))
+    return [one.name, *rows, shape, str(one.classes), one.licence, "yes" if one.available else "no"]
+
+
+def _facts(method: type[Method]) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "party_sends": method.party_sends,
+        "owner_sends": method.owner_sends,
+        "shows_labels": method.shows_labels,
+        "needs_owner_columns": method.needs_owner_columns,
+        "options": {field.name: field.default for field in fields(method)},
+    }
+
+
+def _show_methods(known: list[type[Method]]) -> None:
+    table = Table("name", "summary", "a party sends", "the owner sends", "shows labels?", box=None)
+    for method in known:
+        shows = "yes" if method.shows_labels else "no"
+        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, shows)
+    out.print(table)
+
+
+def _show_method(method: type[Method]) -> None:
+    out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
+    out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
+    if method.shows_labels:
+        out.print("What the owner sends shows the labels.", style="yellow")
+    table = Table("option", "default", box=None)
+    for field in fields(method):
+        table.add_row(field.name, str(field.default))
+    out.print(table)
+    typer.echo("\n" + inspect.cleandoc(sys.modules[method.__module__].__doc__ or ""))

@@ -1,0 +1,28 @@
+"""``colonnade report RUN...``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.app import Json, app, print_json
+from colonnade.report import RunView, read_summary, write_report
+
+
+@app.command(epilog="Example: colonnade report runs/vafl-digits-0 runs/vimadmm-digits-0 --out both.html")
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or several run folders.")],
+    page: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the page goes.")] = Path("report.html"),
+    json: Json = False,
+) -> None:
+    """Write one page about one or several runs: curves, results, and what left the house."""
+    summaries = [read_summary(run) for run in runs]
+    written = write_report(summaries, page)
+    if json:
+        results = [RunView(summary).result for summary in summaries]
+        found = [{"folder": str(run), **facts} for run, facts in zip(runs, results, strict=True)]
+        print_json({"report": str(written), "runs": found})
+    else:
+        typer.echo(f"report: {written}")

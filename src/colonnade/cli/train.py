@@ -1,0 +1,66 @@
+"""``colonnade train JOB.toml``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.app import Json, app, print_json
+from colonnade.cli.progress import bars, follow
+from colonnade.config import Job, read_job, resume_job, train_job
+from colonnade.errors import FolderError
+from colonnade.report import RunView
+from colonnade.report.words import metric, size
+from colonnade.run import Run
+
+
+@app.command(epilog="Example: colonnade train examples/job.toml --folder runs/first")
+def train(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file: data, method, model, optimiser.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="The run folder.", show_default="runs/METHOD-DATA-SEED", metavar="DIR")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run folder left off.")] = False,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Train as a job file says; keep checkpoints, history, ledger and a report in a run folder."""
+    what = read_job(job)
+    place = folder or what.default_folder
+    if not resume:
+        _check_empty(place)
+    run = _train(what, place, resume=resume, quiet=quiet, command=f"colonnade train {shlex.quote(str(job))}")
+    page = run.report(place / "report.html")
+    facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(page)}
+    if json:
+        print_json(facts)
+    else:
+        _tell(facts)
+
+
+def _train(job: Job, folder: Path, *, resume: bool, quiet: bool, command: str) -> Run:
+    try:
+        with bars(quiet=quiet) as progress:
+            on_round = follow(progress, job.method.name)
+            return (resume_job if resume else train_job)(job, folder, on_round)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"go on with: {command} --folder {shlex.quote(str(folder))} --resume") from None
+
+
+def _check_empty(folder: Path) -> None:
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise FolderError(f"the run folder {folder} cannot be read: {error.strerror}; choose another.") from None
+    if taken:
+        raise FolderError(f"the run folder {folder} is not empty; add --resume to go on there, or choose another.")
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
+    typer.echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
+    typer.echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
+    typer.echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

@@ -1,0 +1,233 @@
+"""Job files: a training run written down in TOML.
+
+::
+
+    [data]       load, parties, by, owner, rows, seed, width       as in colonnade.load
+    [train]      method, epochs, rounds, batch, seed, ...          as in colonnade.train
+    [method]     any option of that method
+    [model]      kind and its options; [[model]] gives one per party
+    [optimizer]  kind and its options; [[optimizer]] gives one per party
+"""
+
+from __future__ import annotations
+
+import tomllib
+import typing
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from colonnade import models, optim
+from colonnade.api import resume, train
+from colonnade.data import load
+from colonnade.errors import CheckpointError, ConfigError, unknown
+from colonnade.method import Method, make_method
+from colonnade.report import read_summary
+from colonnade.run import Run
+from colonnade.table import Table, parties_of
+
+OnRound = Callable[[Run], None]
+Builders = Any  # one builder, a list with one per party, or None for the default
+
+_WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+_NOT_IN_A_RUN = ("method", "epochs", "folder")  # what [train] says beyond a run's own settings
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """What to load, and how to cut it."""
+
+    load: str
+    parties: int | list[Any] | dict[str, Any] | None = None
+    by: str | None = None
+    owner: str = "labels"
+    rows: int | None = None
+    seed: int = 0
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainSection:
+    """How to train; None leaves the choice to :func:`colonnade.train`."""
+
+    method: str = "vimadmm"
+    epochs: int | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    seed: int = 0
+    runtime: str | None = None
+    valid: float | None = None
+    shuffle: str | None = None
+    evaluate_every: int | None = None
+    stop_drop: float | None = None
+    threads: int | None = None
+    folder: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the job says about the run itself."""
+        return {key: value for key, value in asdict(self).items() if value is not None and key not in _NOT_IN_A_RUN}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that can be started, every name and type in it checked."""
+
+    data: DataSection
+    train: TrainSection
+    method: Method
+    model: Builders = None
+    optimizer: Builders = None
+
+    @property
+    def default_folder(self) -> Path:
+        """Where the run goes if nobody says otherwise."""
+        return Path(self.train.folder or f"runs/{self.method.name}-{self.data.load}-{self.train.seed}")
+
+
+def read_job(path: str | Path) -> Job:
+    """The job that a TOML file describes, or one sentence about what is wrong with it."""
+    sections = _parse(Path(path))
+    known = ("data", "train", "method", "model", "optimizer")
+    for name in sections:
+        if name not in known:
+            raise unknown("section of a job", name, known)
+    for name in ("data", "train", "method"):
+        if not isinstance(sections.setdefault(name, {}), dict):
+            raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
+    how = _section(TrainSection, "train", sections["train"])
+    return Job(
+        data=_section(DataSection, "data", sections["data"]),
+        train=how,
+        method=make_method(how.method, **sections["method"]),
+        model=_builders("model", models.make_model, sections.get("model")),
+        optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
+    )
+
+
+def train_job(job: Job, folder: str | Path | None = None, on_round: OnRound | None = None) -> Run:
+    """Do what a job says, evaluating the test rows on the way."""
+    rows, test = _tables(job)
+    return train(
+        rows,
+        job.method,
+        epochs=job.train.epochs,
+        model=job.model,
+        optimizer=job.optimizer,
+        test=test,
+        folder=folder or job.train.folder,
+        on_round=on_round,
+        **job.train.given,
+    )
+
+
+def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None) -> Run:
+    """Go on with a job where its run folder left off; more epochs than before prolong the run."""
+    description = read_summary(folder)["description"]
+    rows, test = _tables(job)
+    for what, was, said in _differences(job, rows, description):
+        raise CheckpointError(
+            f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
+        )
+    return resume(folder, rows, epochs=job.train.epochs, test=test, on_round=on_round)
+
+
+def _tables(job: Job) -> tuple[list[Table], list[Table]]:
+    how = asdict(job.data)
+    return load(how.pop("load"), how.pop("parties"), **how)
+
+
+def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    parties = len(parties_of(rows))
+    pairs = [
+        *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
+        *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
+        *_pairs(was["settings"], job.train.given, ""),
+        ("model", was["model"], _described(models, job.model or models.default_model, parties)),
+        ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
+    ]
+    return [(what, before, now) for what, before, now in pairs if before != now]
+
+
+def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
+    return [(f"{whose}{key}", was.get(key), value) for key, value in now.items()]
+
+
+def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
+    each = builders if isinstance(builders, list) else [builders] * parties
+    plain = [module.describe(builder) for builder in each]
+    return [{k: list(v) if isinstance(v, tuple) else v for k, v in entry.items()} for entry in plain]  # as JSON has it
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the job file {path} cannot be read: {error.strerror}; check its name.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the job file {path} is not a text in UTF-8; save it as one.") from None
+    except tomllib.TOMLDecodeError as error:
+        where = str(error)[:1].lower() + str(error)[1:]  # ends with "(at line 3, column 7)"
+        raise ConfigError(f"the job file {path} is not valid TOML: {where}.") from None
+
+
+def _section(kind: Any, name: str, came: dict[str, Any]) -> Any:
+    types = typing.get_type_hints(kind)
+    for key, value in came.items():
+        if key not in types:
+            raise unknown(f"key of [{name}]", key, types)
+        _check_value(name, key, value, types[key])
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in came:
+            raise ConfigError(f"the job has no {field.name} in [{name}]; add one, such as {field.name} = 'digits'.")
+    return kind(**came)
+
+
+def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
+    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint) or (hint,)]
+    accepted = (*kinds, int) if float in kinds else tuple(kinds)
+    if isinstance(value, bool) or not isinstance(value, accepted):
+        words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
+        raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
+    least = 0 if key == "seed" else 1
+    if isinstance(value, int) and int in kinds and value < least:
+        raise ConfigError(f"{key} = {value} in [{section}] is out of range; give at least {least}.")
+    if key == "parties" and not _is_share(value):
+        raise ConfigError(f"parties = {value!r} in [data] must hold whole numbers, column names, or lists of them.")
+
+
+def _is_share(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return all(map(_is_share, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _builders(section: str, make: Callable[..., Any], came: Any) -> Builders:
+    if came is None:
+        return None
+    if isinstance(came, list):
+        return [_builder(section, make, entry) for entry in came]
+    return _builder(section, make, came)
+
+
+def _builder(section: str, make: Callable[..., Any], came: Any) -> Any:
+    if not isinstance(came, dict) or not isinstance(came.get("kind"), str):
+        raise ConfigError(f"[{section}] holds {came!r}; it needs a kind, a text, and may have options of that kind.")
+    options = dict(came)
+    kind = options.pop("kind")
+    defaults = asdict(make(kind))
+    for name, value in options.items():
+        if name not in defaults:
+            raise unknown(f"option of {section} {kind}", name, defaults)
+        _check_option(f"{name} = {value!r} in [{section}]", value, defaults[name])
+    return make(kind, **options)
+
+
+def _check_option(what: str, value: Any, default: Any) -> None:
+    """By the default's own type: torch would fail on anything else, later and less kindly."""
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(type(entry) is int and entry > 0 for entry in value):
+            raise ConfigError(f"{what} is not a list of positive whole numbers.")
+    elif type(value) not in (int, type(default)) or value < 0:
+        raise ConfigError(f"{what} is not {_WORDS[type(default)]} of at least 0.")

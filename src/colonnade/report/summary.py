@@ -1,0 +1,133 @@
+"""What a page says about a run, asked of the plain data that a run or its folder gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from colonnade import checkpoint
+from colonnade.errors import CheckpointError
+from colonnade.ledger import OWNER, Ledger
+from colonnade.method import Method, methods
+
+Row = dict[str, float]
+_FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger")
+
+
+def read_summary(run_folder: str | Path) -> dict[str, Any]:
+    """What :meth:`colonnade.Run.summary` gives, from the newest checkpoint of a run folder."""
+    folder = Path(run_folder)
+    if not (folder / "checkpoints").is_dir():
+        raise CheckpointError(f"{folder} is not a run folder: it has no checkpoints; give one that a training wrote.")
+    _, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
+    try:
+        summary = {key: facts[key] for key in _FACTS}
+        parties = [name for name, _, shape in facts["description"]["tables"] if shape]
+        summary |= {"parties": parties, "name": folder.resolve().name}
+        RunView(summary).check()
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise CheckpointError(f"the newest checkpoint of {folder} does not describe a run; it is foreign.") from None
+    return summary
+
+
+class RunView:
+    """A run's summary, with the questions that a page or a table asks of it."""
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        description = summary["description"]
+        options = dict(description["method"])
+        self.method: str = options.pop("name")
+        self.options: dict[str, Any] = options
+        self.settings: dict[str, Any] = description["settings"]
+        self.tables: list[tuple[str, int, list[int]]] = [tuple(table) for table in description["tables"]]
+        self.models: list[dict[str, Any] | None] = description["model"]
+        self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
+        self.data: str = (description["data"] or {}).get("load", "tables of one's own")
+        self.name: str = summary.get("name") or f"{self.method} on {self.data}"
+        self.parties: list[str] = summary["parties"]
+        self.history: list[Row] = summary["history"]
+        self.round: int = summary["round"]
+        self.seconds: float = summary["seconds"]
+        self.stopped: bool = summary["stopped"]
+        self.ledger = Ledger()
+        self.ledger.replace(summary["ledger"])
+
+    def check(self) -> None:
+        """Raise if what must be a number is none."""
+        float(sum(value for row in self.history for value in row.values()))
+        float(sum(line.messages + line.total for line in self.ledger.rows) + self.round + self.seconds)
+        for key in ("rounds", "batch", "seed", "stop_drop"):
+            float(self.settings[key] or 0)
+
+    @property
+    def known_method(self) -> type[Method] | None:
+        """The method's class, if it is registered here."""
+        return methods().get(self.method)
+
+    @property
+    def measured(self) -> str:
+        """On which rows the run was evaluated: ``"test"``, else ``"valid"``, else nothing."""
+        return next((part for part in ("test", "valid") if any(f"{part}_accuracy" in row for row in self.history)), "")
+
+    @property
+    def final(self) -> Row:
+        """The evaluation of the model that was kept: the last, or with early stopping the best."""
+        if self.settings["stop_drop"] is not None and self.history:
+            return max(reversed(self.history), key=lambda row: row["valid_accuracy"])
+        return self.history[-1] if self.history else {}
+
+    @property
+    def metrics(self) -> Row:
+        """What the kept model scored on the measured rows."""
+        prefix = f"{self.measured}_"
+        return {key.removeprefix(prefix): value for key, value in self.final.items() if key.startswith(prefix)}
+
+    @property
+    def train_bytes(self) -> int:
+        """Bytes that training sent, frames included, without evaluations."""
+        return self.ledger.bytes_for("train")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The run in a few plain facts, as JSON has them."""
+        return {
+            "method": self.method,
+            "data": self.data,
+            "seed": self.settings["seed"],
+            "rounds": self.round,
+            "stopped_early": self.stopped,
+            "measured_on": self.measured,
+            "metrics": self.metrics,
+            "train_bytes": self.train_bytes,
+            "all_bytes": self.ledger.total,
+            "seconds": self.seconds,
+        }
+
+    def curve(self, x: str, y: str) -> list[tuple[float, float]]:
+        """One column of the history against another, where both are."""
+        return [(row[x], row[y]) for row in self.history if x in row and y in row]
+
+    def reach(self, accuracy: float) -> Row | None:
+        """The first evaluation that was at least so accurate."""
+        key = f"{self.measured}_accuracy"
+        return next((row for row in self.history if row.get(key, 0.0) >= accuracy - 1e-6), None)
+
+    def bytes_until(self, accuracy: float | None) -> float:
+        """Training bytes until the run was so accurate, or to its end if that is asked or it never was."""
+        row = None if accuracy is None else self.reach(accuracy)
+        return row["bytes"] if row else self.train_bytes
+
+    def sent(self, by_owner: bool) -> int:
+        """Training bytes that the owner sent, or that the parties sent."""
+        lines = [line for line in self.ledger.rows if line.purpose == "train"]
+        return sum(line.total for line in lines if (line.sender == OWNER) is by_owner)
+
+
+def common_accuracy(runs: Sequence[RunView]) -> float | None:
+    """The highest whole per cent that every run's final model reached; a fair goal, where runs can be compared."""
+    finals = [run.metrics["accuracy"] for run in runs if "accuracy" in run.metrics]
+    if len(finals) < len(runs) or len({(run.data, run.measured) for run in runs}) > 1:
+        return None
+    return math.floor(100 * min(finals) + 1e-4) / 100

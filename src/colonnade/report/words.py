@@ -1,0 +1,102 @@
+"""Numbers and facts in plain words, for the page and for the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from colonnade.ledger import OWNER, Line
+from colonnade.report.summary import RunView
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of a thousand.
+
+    >>> size(812), size(49_398_516)
+    ('812 B', '49.4 MB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:,.1f} GB"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in per cent.
+
+    >>> percent(0.96944), percent(0.95, 0)
+    ('96.9 %', '95 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(7.26), duration(200), duration(7500)
+    ('7.3 s', '3 min 20 s', '2 h 5 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def metric(name: str, value: float) -> str:
+    """A metric as it is usually written."""
+    return percent(value) if name == "accuracy" else f"{value:.4f}"
+
+
+def metric_name(name: str) -> str:
+    """A metric's name as a heading.
+
+    >>> metric_name("accuracy"), metric_name("auc")
+    ('Accuracy', 'AUC')
+    """
+    return name.upper() if len(name) <= 3 else name.capitalize()
+
+
+def plain(value: Any) -> str:
+    """An option's value without quotes and brackets.
+
+    >>> plain([120, 60]), plain(True), plain(None)
+    ('120, 60', 'yes', '-')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "-", True: "yes", False: "no"}[value]
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value)) or "none"
+    return str(value)
+
+
+def what_left(run: RunView) -> str:
+    """Who sent what in training, and how much of it."""
+    method = run.known_method
+    if not run.ledger.rows:
+        return "Nothing left any house."
+    theirs, mine = (method.party_sends, method.owner_sends) if method else ("replies", "messages")
+    return f"The parties sent {theirs}: {size(run.sent(False))}; the owner sent {mine}: {size(run.sent(True))}."
+
+
+def what_shows(run: RunView) -> str:
+    """Whether a curious party could read the labels."""
+    method = run.known_method
+    if method is None:
+        return f"The method {run.method} is not known here, so nobody can say what its messages show."
+    if method.shows_labels:
+        return "What the owner sends shows the labels: a curious party can read the class of its rows from it."
+    if not run.ledger.rows:
+        return "No message, so nothing to read."
+    return "No message holds labels or columns as they are; gradients and embeddings may still hint at them."
+
+
+def what_it_is(run: RunView, line: Line) -> str:
+    """What the messages of a ledger line are."""
+    if line.purpose == "explain":
+        return "one number about the party's part of the model"
+    method = run.known_method
+    if method is None:
+        return ""
+    return method.owner_sends if line.sender == OWNER else method.party_sends

@@ -1,0 +1,174 @@
+"""The shape of the package: imports point downwards, files and functions stay small, the surface is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import colonnade
+
+SOURCE = Path(colonnade.__file__).parent
+LAYERS = [
+    "errors",
+    "table message optim models schedule state evaluate prox",
+    "ledger",
+    "seal",
+    "channel",
+    "method",
+    "methods split select align",
+    "data",
+    "runtime",
+    "checkpoint",
+    "run",
+    "api",
+    "report",
+    "config bench",
+    "cli",
+    "__main__",
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names.split()}
+EDGE = {"cli", "__main__"}  # stands above the package, so may use its surface
+EXCEPTIONS = {("run.py", "report")}  # Run.report calls the edge; the import is inside that function
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """The module or package right below ``colonnade`` that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import of the package's own modules, wherever it stands, as dotted names below ``colonnade``."""
+    package = ["colonnade", *path.relative_to(SOURCE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            modules = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            if module.split(".")[0] == "colonnade":
+                yield node, module.removeprefix("colonnade").removeprefix(".")
+
+
+def modules() -> list[Path]:
+    return [path for path in FILES if path != SOURCE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_downwards(path: Path) -> None:
+    own = name_of(path)
+    assert own in RANK, f"{own} has no place in LAYERS; give it one in the layout of ARCHITECTURE.md and here"
+    for _, module in imports(path):
+        other = module.split(".")[0]
+        if other == own or (path.name, other) in EXCEPTIONS or (own in EDGE and other not in RANK):
+            continue
+        assert other in RANK, f"{path.name} imports colonnade.{other}; import the module that defines it"
+        assert RANK[other] < RANK[own], f"{own} imports {other}, which is not below it"
+
+
+def test_the_one_exception_is_inside_its_function() -> None:
+    tree = ast.parse((SOURCE / "run.py").read_text())
+    (run,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Run"]
+    (report,) = [node for node in run.body if isinstance(node, ast.FunctionDef) and node.name == "report"]
+    inside = {node.lineno for node in ast.walk(report) if isinstance(node, ast.ImportFrom)}
+    lines = {node.lineno for node, module in imports(SOURCE / "run.py") if module.split(".")[0] == "report"}
+    assert lines == inside and len(lines) == 1
+
+
+def test_methods_and_runtimes_do_not_know_each_other() -> None:
+    for path in modules():
+        others = {module.split(".")[0] for _, module in imports(path)}
+        if name_of(path) == "methods":
+            assert not others & {"runtime", "channel", "ledger", "message", "run", "api"}, path
+        if name_of(path) == "runtime":
+            assert "methods" not in others, path
+
+
+def test_no_method_knows_another() -> None:
+    """What methods share lies in files of its own; a method's file is imported by nobody but the package."""
+    files = {path.stem: path for path in (SOURCE / "methods").glob("*.py") if path.name != "__init__.py"}
+    shared = {name for name, path in files.items() if "@register" not in path.read_text()}
+    assert {"steps", "heads"} <= shared < files.keys()
+    for name, path in files.items():
+        siblings = {module.split(".")[1] for _, module in imports(path) if module.startswith("methods.")}
+        assert siblings <= shared - {name}, f"{path.name} imports {siblings - shared}"
+
+
+def test_the_imports_are_found() -> None:
+    """The checks above are worth something only if ``imports`` sees what is there."""
+    found = {module.split(".")[0] for _, module in imports(SOURCE / "run.py")}
+    assert {"checkpoint", "channel", "runtime", "schedule", "table", "report"} <= found
+    assert {"models", "optim"} <= {module for _, module in imports(SOURCE / "api.py")}
+
+
+# Size
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from ``def`` to the end, without the docstring."""
+    first = function.body[0]
+    is_doc = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
+    documentation = first.end_lineno - first.lineno + 1 if is_doc and first.end_lineno else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - documentation
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_files_and_functions_stay_small(path: Path) -> None:
+    lines = len(path.read_text().splitlines())
+    assert lines <= (170 if name_of(path) == "methods" else 400), f"{path} has {lines} lines"
+    for function in functions(path):
+        assert lines_of(function) <= 60, f"{path}: {function.name} has {lines_of(function)} lines"
+
+
+# The public surface
+
+
+def test_the_surface_is_sorted_and_complete() -> None:
+    assert len(set(colonnade.__all__)) == len(colonnade.__all__)
+    assert [name for name in colonnade.__all__ if not hasattr(colonnade, name)] == []
+    settled = {"Table", "datasets", "load", "methods", "resume", "split", "train", "Run", "Method", "ColonnadeError"}
+    assert settled <= set(colonnade.__all__)
+    registered = {cls.__name__ for cls in colonnade.methods().values() if cls.__module__.startswith("colonnade.")}
+    assert registered <= set(colonnade.__all__)
+
+
+@pytest.mark.parametrize("name", sorted(colonnade.__all__))
+def test_everything_public_is_documented(name: str) -> None:
+    thing = getattr(colonnade, name)
+    assert (inspect.getdoc(thing) or "").strip(), f"{name} has no docstring"
+    if inspect.isclass(thing):
+        assert thing.__doc__ and not thing.__doc__.startswith(f"{name}("), f"{name} has only what dataclass wrote"
+        for member, value in vars(thing).items():
+            if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+                assert inspect.getdoc(value), f"{name}.{member} has no docstring"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+
+def test_every_method_describes_itself() -> None:
+    for name, cls in colonnade.methods().items():
+        if not cls.__module__.startswith("colonnade."):
+            continue
+        assert cls.name == name
+        assert cls.summary and cls.party_sends and cls.owner_sends
+        assert cls.steps(), f"{name} has no party steps"
+        assert all(step.__doc__ for step in cls.steps().values()), name
