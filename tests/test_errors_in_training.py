@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from torch import Tensor, nn
 import colonnade as cn
 from colonnade import checkpoint
 from colonnade.errors import ColonnadeError, ConfigError, ModelError, TableError, TrainingError
-from colonnade.method import make_method
+from colonnade.method import make_method, party_step
+from colonnade.methods.steps import slope
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)).numpy()
 Y = (X[:, 0] > 0).astype(int)
@@ -213,6 +215,55 @@ def test_a_network_that_gives_nan_later_is_named(tmp_path: Path) -> None:
     assert cn.resume(tmp_path, TABLES, model=[good, special(""), good]).round == 9  # the last good checkpoint serves
 
 
+@pytest.mark.xfail(strict=True, reason="BUG: says party-000")
+def test_a_state_that_is_not_finite_names_the_party(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"^after round 0, bank holds values that are not finite"):
+        train(method=cn.VIMADMM(lr=1e30), evaluate_every=1, folder=tmp_path)
+
+
+# Methods that ask some parties only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial(cn.FDML):
+    """All send logits; one party after the other follows the gradient."""
+
+    def round(self, owner: cn.Owner, parties: cn.Parties, turn: cn.Turn) -> Tensor:
+        total = sum(reply.o for reply in parties.ask(self.logits, turn)).requires_grad_()  # type: ignore[union-attr]
+        loss = F.cross_entropy(total, owner.labels(turn))
+        parties.tell(self.follow, turn, all=slope(loss, total), to=[turn.round % 3])
+        return loss.detach()
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: a fused site that splits within a round loses its members' scratch")
+def test_asking_all_and_telling_some_is_the_same_on_every_runtime() -> None:
+    one, two = (train(method=Partial(embedding=4), runtime=runtime, rounds=5) for runtime in ("loop", "fused"))
+    for mine, yours in zip(one.parties.states(), two.parties.states(), strict=True):
+        assert all(torch.allclose(value, yours[name], atol=1e-5) for name, value in mine.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remembers(cn.FDML):
+    """Keeps a transposed tensor from round to round."""
+
+    @party_step
+    def keep(self, mine: cn.Mine, turn: cn.Turn) -> None:
+        mine.memory["z"] = mine.inputs(turn).mT
+
+    def round(self, owner: cn.Owner, parties: cn.Parties, turn: cn.Turn) -> Tensor:
+        parties.tell(self.keep, turn)
+        return torch.zeros(())
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: safetensors refuses memory that is not contiguous")
+@pytest.mark.parametrize("runtime", ["loop", "fused"])
+def test_a_party_may_remember_any_tensor(tmp_path: Path, runtime: str) -> None:
+    run = train(method=Remembers(embedding=4), runtime=runtime, folder=tmp_path)
+    states, _ = checkpoint.read(checkpoint.newest(tmp_path / "checkpoints"))
+    rows = run.schedule.batch_of(1)
+    assert torch.equal(states["party-001"]["memory/z"], torch.from_numpy(X)[rows][:, 2:4].T)
+
+
 # Options that make no sense
 
 
@@ -282,6 +333,22 @@ def test_bad_options_of_a_method(options: dict[str, Any], why: str) -> None:
 def test_a_text_is_no_yes_or_no() -> None:
     with pytest.raises(ConfigError):
         cn.VAFL(learn_weights="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: TypeError")
+@pytest.mark.parametrize(
+    "options", [{"stop_drop": "2", "valid": 0.2}, {"runtime": ["loop"]}, {"seed": "zero"}, {"seed": 1.5}], ids=str
+)
+def test_options_of_another_kind(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        train(**options, folder=tmp_path)
+
+
+@pytest.mark.xfail(strict=True, reason="BUG: refused with a puzzling sentence, or a TypeError from json")
+def test_numbers_from_numpy_are_numbers(tmp_path: Path) -> None:
+    one = train(rounds=np.int64(2), batch=np.int64(10), seed=np.int32(3), valid=np.float64(0.25), folder=tmp_path)
+    assert one.history[-1]["train_loss"] == train(seed=3, valid=0.25).history[-1]["train_loss"]
+    assert cn.resume(tmp_path, TABLES).settings == one.settings
 
 
 def test_a_method_that_needs_the_owners_columns() -> None:

@@ -102,6 +102,7 @@ def resume(
     tables: Sequence[Table] | None = None,
     *,
     epochs: int | None = None,
+    rounds: int | None = None,
     model: Many = None,
     optimizer: Many = None,
     test: Sequence[Table] | None = None,
@@ -110,7 +111,7 @@ def resume(
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
-    and builders of your own must be given again. More ``epochs`` than before prolong the run.
+    and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
     """
     folder = Path(path)
     description = _read_description(folder)
@@ -130,8 +131,8 @@ def resume(
         description=description,
     )
     run.load(folder)
-    if epochs is not None:
-        run.prolong(epochs * run.schedule.rounds_per_epoch)
+    if epochs is not None or rounds is not None:
+        run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round)
 
 

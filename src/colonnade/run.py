@@ -311,7 +311,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a small file so that it is there whole or as it was."""
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.write_text(text)
+        draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as error:
         raise FolderError(f"{path} cannot be written: {error.strerror}.") from error

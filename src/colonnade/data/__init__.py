@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -144,4 +144,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(entry) for key, entry in value.items()}
     if value is None or isinstance(value, str):
         return value
-    return int(value) if isinstance(value, int | np.integer) else [_plain(entry) for entry in value]
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if not isinstance(value, Iterable):
+        raise ConfigError(f"{value!r} came where a whole number, a name or a list of those was expected.")
+    return [_plain(entry) for entry in value]

@@ -21,7 +21,7 @@ def read_summary(run_folder: str | Path) -> dict[str, Any]:
     folder = Path(run_folder)
     if not (folder / "checkpoints").is_dir():
         raise CheckpointError(f"{folder} is not a run folder: it has no checkpoints; give one that a training wrote.")
-    _, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
+    facts = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))
     try:
         summary = {key: facts[key] for key in _FACTS}
         parties = [name for name, _, shape in facts["description"]["tables"] if shape]

@@ -24,7 +24,7 @@ from colonnade.state import Packed, is_counter, pack_optimizer, position_of, und
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
-CACHE_BYTES = 2 << 20
+CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
 ELEMENTWISE_OPTIMIZERS = (
     torch.optim.SGD,
     torch.optim.Adam,

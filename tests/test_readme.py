@@ -1,0 +1,35 @@
+"""What the README says is run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import colonnade as cn
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_ten_lines_run(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    accuracy = float(re.findall(r"'accuracy': ([\d.]+)", done.stdout)[0])
+    assert accuracy > 0.9
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_every_method_is_in_the_table() -> None:
+    assert set(re.findall(r"^\| `([\w-]+)` \|", README, re.M)) == set(cn.methods())
+
+
+def test_every_file_it_points_to_exists() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_changelog_names_every_method() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert all(f"`{name}`" in changelog for name in cn.methods())
