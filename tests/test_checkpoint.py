@@ -75,7 +75,6 @@ def test_the_same_round_again_replaces_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in place.iterdir()) == ["manifest.json", "owner.safetensors"]
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the fourth write takes a name before the third's")
 def test_the_newest_is_what_was_written_last(tmp_path: Path) -> None:
     for number in range(6):
         place = checkpoint.write(tmp_path, 1, STATES, {"try": number})

@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import runpy
@@ -250,13 +251,18 @@ def test_real_process_prints_one_sentence(job):
 @pytest.mark.slow
 def test_real_ctrl_c(job):
     job.write_text(SMALL.replace("epochs = 2", "epochs = 100000"))
-    with subprocess.Popen(command("train", job), stderr=subprocess.PIPE, text=True) as process:
+    # A test run in the background ignores Ctrl-C, and its children would inherit that.
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(command("train", job), stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
         folder = job.parent / "runs" / "vafl-digits-0"
         deadline = time.monotonic() + 60
         while not (folder / "history.csv").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
+        try:
+            told = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "--resume" in told.splitlines()[-1] and "Traceback" not in told
     assert read_summary(folder)["round"] >= 0

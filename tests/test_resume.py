@@ -139,12 +139,7 @@ def test_with_other_optimisers(tmp_path: Path, runtime: str, optimizer: Any) -> 
     [
         torch.optim.NAdam,
         torch.optim.Rprop,
-        pytest.param(
-            torch.optim.Adafactor,
-            marks=pytest.mark.xfail(
-                strict=True, reason="BUG: refused, since its buffers are not of the parameter's shape"
-            ),
-        ),
+        torch.optim.Adafactor,
     ],
 )
 def test_with_any_optimiser_of_torch(tmp_path: Path, optimizer: Any) -> None:
@@ -486,7 +481,6 @@ def test_a_folder_that_holds_another_run(folder: Path) -> None:
         cn.train(TRAIN, VAFL, rounds=2, batch=10, seed=5, folder=folder)
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: save writes among the other run's checkpoints and over its config.json")
 def test_saving_into_another_runs_folder(folder: Path) -> None:
     other = cn.train(TRAIN, VAFL, rounds=2, batch=10, seed=5)
     with pytest.raises(FolderError):
@@ -494,7 +488,6 @@ def test_saving_into_another_runs_folder(folder: Path) -> None:
     assert cn.resume(folder, TRAIN).settings.seed == 0
 
 
-@pytest.mark.xfail(strict=True, reason="BUG: the newest checkpoint is not the one written last")
 def test_saving_again_and_again(tmp_path: Path) -> None:
     run = cn.train(TRAIN, VAFL, rounds=2, batch=10)
     for _ in range(5):

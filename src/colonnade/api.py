@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,9 +15,9 @@ from torch import nn
 
 from colonnade import checkpoint, models, optim
 from colonnade.data import load
-from colonnade.errors import CheckpointError, ConfigError, FolderError, ModelError, TableError
+from colonnade.errors import CheckpointError, ConfigError, ModelError, TableError
 from colonnade.method import Method, make_method
-from colonnade.run import Run, Settings, make_folder
+from colonnade.run import Run, Settings, check_vacant, make_folder, same_run
 from colonnade.schedule import Schedule
 from colonnade.table import Table, check_federation, parties_of
 
@@ -57,15 +59,14 @@ def train(
     True
     """
     check_federation(tables)
+    if folder is not None:
+        check_vacant(Path(folder))
+    batch, seed, valid = _whole(batch, "batch"), _whole(seed, "seed"), _number(valid, "valid")
     chosen = make_method(method)
     parties = parties_of(tables)
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
     schedule = Schedule(tables[0].rows, batch, seed, valid, shuffle)
-    if stop_drop is not None and not len(schedule.valid_rows):
-        raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
-    if stop_drop is not None and not stop_drop >= 0:
-        raise ConfigError(f"stop_drop={stop_drop} is out of range; give points of accuracy, at least 0.")
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -74,7 +75,7 @@ def train(
         valid=valid,
         shuffle=shuffle,
         evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
-        stop_drop=stop_drop,
+        stop_drop=_stop_drop(stop_drop, schedule),
         threads=threads,
     )
     builders = _one_each(models.default_model if model is None else model, parties, "model")
@@ -85,7 +86,7 @@ def train(
         settings,
         builders,
         optimizers,
-        folder=None if folder is None else _new_folder(folder),
+        folder=None if folder is None else make_folder(folder),
         description={
             "method": {"name": chosen.name, **asdict(chosen)},
             "model": [models.describe(builder) for builder in builders],
@@ -139,18 +140,46 @@ def resume(
 def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule) -> int:
     if epochs is not None and rounds is not None:
         raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
-    total = rounds if rounds is not None else (10 if epochs is None else epochs) * schedule.rounds_per_epoch
-    if not isinstance(total, int) or total < 1:
+    if rounds is not None:
+        total = _whole(rounds, "rounds")
+    else:
+        total = (10 if epochs is None else _whole(epochs, "epochs")) * schedule.rounds_per_epoch
+    if total < 1:
         raise ConfigError(f"training for {total} rounds makes no sense; give epochs or rounds of at least 1.")
     return total
+
+
+def _stop_drop(points: float | None, schedule: Schedule) -> float | None:
+    if points is None:
+        return None
+    if not len(schedule.valid_rows):
+        raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
+    if not _number(points, "stop_drop") >= 0:
+        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy, at least 0.")
+    return float(points)
 
 
 def _at_least_one(value: int | None, what: str, default: int) -> int:
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if _whole(value, what) < 1:
         raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
-    return value
+    return _whole(value, what)
+
+
+def _whole(value: Any, what: str) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # numpy's whole numbers too
+    except TypeError:
+        raise ConfigError(f"{what}={value!r} is not a whole number; give one, such as 10.") from None
+
+
+def _number(value: Any, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ConfigError(f"{what}={value!r} is not a number.")
+    return float(value)
 
 
 def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
@@ -164,13 +193,6 @@ def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
         if not callable(builder):
             raise ConfigError(f"{what}= holds {builder!r}, which is not a function that builds a party's {what}.")
     return each
-
-
-def _new_folder(path: str | Path) -> Path:
-    folder = make_folder(path)
-    if (folder / "config.json").exists():
-        raise FolderError(f"the folder {folder} holds a run already; resume that one or choose another folder.")
-    return folder
 
 
 def _outline(tables: Sequence[Table]) -> dict[str, Any]:
@@ -192,23 +214,11 @@ def _read_description(folder: Path) -> dict[str, Any]:
     except ValueError:
         raise CheckpointError(f"{folder / 'config.json'} is damaged or foreign; it does not describe a run.") from None
     found: dict[str, Any] = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))["description"]
-    if _without_rounds(written) != _without_rounds(found):
+    if not same_run(written, found):
         raise CheckpointError(
             f"{folder / 'config.json'} is damaged or foreign; it describes another run than the newest checkpoint."
         )
     return found
-
-
-def _without_rounds(description: Any) -> Any:
-    # A run that was prolonged and killed has its old number of rounds in one of the two places.
-    try:
-        return {
-            **description,
-            "settings": {**description["settings"], "rounds": None},
-            "rounds": "rounds" in description["settings"],
-        }
-    except (TypeError, KeyError):
-        return None
 
 
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:

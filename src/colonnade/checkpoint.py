@@ -24,7 +24,7 @@ from colonnade.state import Packed
 
 FORMAT = "colonnade-checkpoint-1"
 KEEP = 2
-_NAME = re.compile(r"\d{8}(-\d{3})?")
+_NAME = re.compile(r"\d{8}(-\d{6})?")
 
 
 def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[str, Any]) -> Path:
@@ -113,8 +113,12 @@ def _rounds(folder: Path) -> list[Path]:
 
 def _free_place(folder: Path, round: int) -> Path:
     # A round that is written again gets a place of its own: the old one stays until the new one is there.
-    names = [f"{round:08d}", *(f"{round:08d}-{again:03d}" for again in range(1, 1000))]
-    return next(folder / name for name in names if not (folder / name).exists())
+    first = f"{round:08d}"
+    before = [path.name for path in _rounds(folder) if path.name.startswith(first)]
+    if not before:
+        return folder / first
+    again = int(before[-1].partition("-")[2] or 0) + 1
+    return folder / f"{first}-{again:06d}"
 
 
 def _write_file(path: Path, raw: bytes) -> None:

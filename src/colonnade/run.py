@@ -217,6 +217,7 @@ class Run:
 
     def save(self, path: str | Path) -> Path:
         """Write the run to a folder from which :func:`colonnade.resume` reads it."""
+        check_vacant(Path(path), self._facts()["description"])
         before, self.folder = self.folder, make_folder(path)
         try:
             self._save_checkpoint()
@@ -251,6 +252,17 @@ class Run:
         unpack(self.owner.kept(), states["owner"], "owner")
         self.parties.load([states[f"party-{k:03d}"] for k in range(len(self.parties))])
 
+    def _check_finite(self, states: dict[str, Packed]) -> None:
+        """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
+        names = {f"party-{k:03d}": name for k, name in enumerate(self.parties.names)}
+        for side, state in states.items():
+            for name, value in state.items():
+                if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                    raise TrainingError(
+                        f"after round {self.round - 1}, {names.get(side, side)} holds values that are not finite in "
+                        f"'{name}'; lower the learning rate (the last good checkpoint is kept)."
+                    )
+
     def _facts(self) -> dict[str, Any]:
         return {
             "description": {**self.description, "settings": asdict(self.settings)},
@@ -266,7 +278,7 @@ class Run:
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
         states = {**(self._last or self._states()), **best}
-        check_finite(states, self.round)
+        self._check_finite(states)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))
@@ -283,15 +295,25 @@ def history_csv(history: Sequence[dict[str, float]]) -> str:
     return out.getvalue()
 
 
-def check_finite(states: dict[str, Packed], round: int) -> None:
-    """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
-    for side, state in states.items():
-        for name, value in state.items():
-            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                raise TrainingError(
-                    f"after round {round - 1}, {side} holds values that are not finite in '{name}'; "
-                    "lower the learning rate (the last good checkpoint is kept)."
-                )
+def same_run(one: Any, other: Any) -> bool:
+    """Whether two descriptions are of one run; a run that was prolonged has more rounds than before."""
+    try:
+        plain = [{**json.loads(json.dumps(d)), "settings": {**d["settings"], "rounds": 0}} for d in (one, other)]
+    except (TypeError, KeyError):
+        return False
+    return plain[0] == plain[1] and "rounds" in one["settings"] and "rounds" in other["settings"]
+
+
+def check_vacant(folder: Path, description: dict[str, Any] | None = None) -> None:
+    """Refuse a folder that holds another run than the one described."""
+    try:
+        held = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        if not (folder / "config.json").exists():
+            return
+        held = None
+    if description is None or not same_run(held, description):
+        raise FolderError(f"the folder {folder} holds a run already; resume that one or choose another folder.")
 
 
 def make_folder(path: str | Path) -> Path:

@@ -11,6 +11,18 @@ from torch import Tensor, nn
 from colonnade.errors import CheckpointError
 
 Packed = dict[str, Tensor]
+ELEMENTWISE_OPTIMIZERS = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+)
+"""Optimisers whose buffers have their parameter's shape, so that parameters can be stacked under them."""
 
 
 def pack(things: Mapping[str, Any]) -> Packed:
@@ -53,7 +65,8 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
     for name, value in packed.items():
         saved_kind, position, *_ = *name.split("/"), ""
         fits = saved_kind == kind and position.isdigit() and int(position) < len(parameters)
-        if not fits or value.shape not in (torch.Size(), parameters[int(position)].shape):
+        shaped = type(optimizer) not in ELEMENTWISE_OPTIMIZERS or value.ndim == 0
+        if not fits or not (shaped or value.shape == parameters[int(position)].shape):
             raise CheckpointError(
                 f"the checkpoint holds '{name}', which does not fit the optimiser {kind} of this run."
             )

@@ -96,13 +96,15 @@ class Table:
 
     def take(self, rows: Any) -> Table:
         """The same table with only these rows, in this order (a copy)."""
-        index = torch.as_tensor(rows)
-        if index.dtype == torch.bool:
-            index = index.nonzero().flatten()
-        if len(index) == 0 or not -self.rows <= int(index.min()) <= int(index.max()) < self.rows:
+        chosen = np.asarray(rows)
+        if chosen.dtype == bool and chosen.shape == (self.rows,):
+            chosen = chosen.nonzero()[0]
+        whole = chosen.dtype.kind in "iu" and chosen.ndim == 1 and len(chosen) > 0
+        if not whole or not -self.rows <= chosen.min() <= chosen.max() < self.rows:
             raise TableError(
-                f"table '{self.name}' has {self.rows} rows; take at least one of those, by number or mask."
+                f"table '{self.name}' has {self.rows} rows; take at least one of those, by number or by mask."
             )
+        index = torch.from_numpy(_plain(chosen.astype(np.int64)))
         return replace(
             self,
             ids=self.ids[index.numpy()],
@@ -211,8 +213,10 @@ def _plain(array: np.ndarray) -> np.ndarray:
     """The array itself if torch can look at its memory, else a copy that it can."""
     if array.dtype.kind == "b":
         return array.astype(np.uint8)
-    if not array.dtype.isnative or array.dtype == np.longdouble:
-        return array.astype(np.float32)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    if not array.dtype.isnative:
+        return array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
 
 
@@ -258,13 +262,16 @@ def _column(index: int, names: tuple[str, ...]) -> str:
 
 def _labels(labels: Any, name: str) -> Tensor:
     if not isinstance(labels, Tensor):
-        labels = np.ascontiguousarray(labels)
+        try:
+            labels = np.asarray(labels)
+        except ValueError:
+            raise TableError(f"the labels of table '{name}' are ragged; give one class number per row.") from None
         if labels.dtype.kind not in "fiub":
             raise TableError(
                 f"the labels of table '{name}' hold {labels.flat[0]!r:.60}; give class numbers from 0, "
                 "for instance with numpy.unique(labels, return_inverse=True)."
             )
-    tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(labels)
+    tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(_plain(labels))
     if tensor.ndim != 1:
         raise TableError(f"the labels of table '{name}' have {tensor.ndim} dimensions; give one class number per row.")
     if tensor.is_floating_point() and not bool((tensor == tensor.round()).all()):

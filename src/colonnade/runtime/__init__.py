@@ -42,7 +42,7 @@ def make_parties(
     owner_is_first: bool,
 ) -> InProcess:
     """Build every party's networks and put the parties behind the named runtime."""
-    if runtime not in RUNTIMES:
+    if not isinstance(runtime, str) or runtime not in RUNTIMES:
         raise unknown("runtime", runtime, RUNTIMES)
     parts = [build_parts(method, table, k, models[k], optimizers[k], classes, seed) for k, table in enumerate(tables)]
     singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(tables)]

@@ -20,22 +20,20 @@ from torch.func import functional_call, vmap
 from colonnade.method import Net, Turn
 from colonnade.runtime.loop import LoopNet, LoopSite
 from colonnade.runtime.site import Site
-from colonnade.state import Packed, is_counter, pack_optimizer, position_of, under, unpack_optimizer
+from colonnade.state import (
+    ELEMENTWISE_OPTIMIZERS,
+    Packed,
+    copy,
+    is_counter,
+    pack_optimizer,
+    position_of,
+    under,
+    unpack_optimizer,
+)
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
-ELEMENTWISE_OPTIMIZERS = (
-    torch.optim.SGD,
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.Adagrad,
-    torch.optim.RMSprop,
-    torch.optim.Adadelta,
-    torch.optim.Adamax,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-)
 ELEMENTWISE_LAYERS = (nn.Identity, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus)
 RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
@@ -127,7 +125,7 @@ class FusedSite(Site):
     def states(self) -> dict[int, Packed]:
         """Each member's own state."""
         states: dict[int, Packed] = {
-            member: {f"memory/{name}": value[k].clone() for name, value in self.memory.items()}
+            member: {f"memory/{name}": copy(value[k]) for name, value in self.memory.items()}
             for k, member in enumerate(self.members)
         }
         for name, net in self.fused_nets.items():

@@ -40,7 +40,7 @@ class InProcess(Parties):
         chosen = list(range(len(self))) if to is None else sorted(set(to))
         received = self._deliver(step.__name__, turn, chosen, all, each)
         replies: dict[int, Any] = {}
-        for site in self._sites_for(set(chosen)):
+        for site in self._sites_for(set(chosen), turn):
             messages = [received[k] for k in site.members] if received else []
             replies |= zip(site.members, self._run(site, step, turn, messages, each is None), strict=True)
         return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
@@ -80,6 +80,7 @@ class InProcess(Parties):
             each.load(named)
 
     def _run(self, site: Site, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
+        site.begin(turn)
         try:
             return site.run(step, turn, messages, shared)
         except ColonnadeError:
@@ -111,9 +112,14 @@ class InProcess(Parties):
             return type(reply)(*(tensor.detach() for tensor in reply))
         return self.channel.to_owner(reply, party=self.names[k], step=step, round=turn.round, purpose=turn.purpose)
 
-    def _sites_for(self, chosen: set[int]) -> list[Site]:
+    def _sites_for(self, chosen: set[int], turn: Turn) -> list[Site]:
         for site in list(self.sites):
             if isinstance(site, FusedSite) and 0 < len(chosen.intersection(site.members)) < len(site.members):
+                if site.is_amid(turn):
+                    raise TrainingError(
+                        f"round {turn.round} asks some parties of a fused group after a step that all of them took, "
+                        "and a group cannot be parted within a round; use runtime='loop'."
+                    )
                 states = site.states()
                 parts = site.split(chosen.__contains__)
                 for part in parts:

@@ -13,7 +13,7 @@ from colonnade.method import Net, Part, Turn
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.site import Site
 from colonnade.schedule import derive_seed
-from colonnade.state import Packed, pack, pack_optimizer, under, unpack, unpack_optimizer
+from colonnade.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
 from colonnade.table import Table
 
 
@@ -78,7 +78,7 @@ class LoopSite(Site):
 
     def states(self) -> dict[int, Packed]:
         """This party's state."""
-        packed = {f"memory/{name}": value.clone() for name, value in self.memory.items()}
+        packed = {f"memory/{name}": copy(value) for name, value in self.memory.items()}
         for name, net in self.loop_nets.items():
             packed |= {f"{name}/{key}": value for key, value in pack({"weights": net.module}).items()}
             packed |= {f"{name}/optimizer/{key}": value for key, value in pack_optimizer(net.optimizer).items()}

@@ -15,6 +15,17 @@ class Site(Mine):
     """One or several parties that are computed together."""
 
     members: list[int]
+    _turn: Turn | None = None
+
+    def begin(self, turn: Turn) -> None:
+        """Forget what the steps of an earlier turn noted."""
+        if self._turn is not turn:
+            self._turn = turn
+            self.scratch.clear()
+
+    def is_amid(self, turn: Turn) -> bool:
+        """Whether a step of this turn left notes that a later one may want."""
+        return self._turn is turn and bool(self.scratch)
 
     @abstractmethod
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
