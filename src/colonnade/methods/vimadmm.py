@@ -13,9 +13,9 @@ beta                  ``decay``: weight decay of both optimisers
 ====================  ==========================================================
 
 Eq. 9 writes the new heads. Taken literally that diverges at the paper's own settings within five
-rounds (``benchmarks/orders.py`` shows it): one step of M heads overshoots z in the directions
-that all parties share, and then M parties each make up for all of it. The authors' code, from which
-the paper's figures come, takes the heads before their step; so do we.
+rounds (``benchmarks/orders.py`` shows it), we believe because one step of M heads can overshoot z in
+directions that all parties share, for which M parties then each make up in full; a far smaller head
+step is stable. The authors' code takes the heads before their step; so do we.
 
 Losses are means over the batch. z needs no memory: the exact solution depends on the dual and
 the sum alone. ``messages="compact"`` sends t_k = s_k - dual/rho, because

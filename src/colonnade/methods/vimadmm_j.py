@@ -11,8 +11,8 @@ s_j^k (eq. 18)        the residual
 rho, tau              ``rho``, ``local_steps``: each steps W_k and theta_k together
 ====================  ==========================================================
 
-The paper steps W_k first and then theta_k with the new W_k. That was a little worse on
-MNIST (``benchmarks/orders.py`` shows it); the authors' code, from which the paper's figures come, takes
+The paper steps W_k first and then theta_k with the new W_k. That was worse on the
+one seed of ``benchmarks/orders.py`` and amplifies rounding; the authors' code, from which the paper's figures come, takes
 both gradients from one backward pass. So do we.
 
 ``messages="compact"``: s_k - dual/rho = o_k + u with u = z - v - dual/rho, and party k knows its own
