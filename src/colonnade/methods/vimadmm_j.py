@@ -12,8 +12,8 @@ rho, tau              ``rho``, ``local_steps``: each steps W_k and theta_k toget
 ====================  ==========================================================
 
 The paper steps W_k first and then theta_k with the new W_k. That was worse on the
-one seed of ``benchmarks/orders.py`` and amplifies rounding; the authors' code, from which the paper's figures come, takes
-both gradients from one backward pass. So do we.
+one seed of ``benchmarks/orders.py`` and amplifies rounding; the authors' code takes both gradients
+from one backward pass. So do we.
 
 ``messages="compact"``: s_k - dual/rho = o_k + u with u = z - v - dual/rho, and party k knows its own
 o_k. So the owner needs **only the sum** v and answers with **one broadcast** u.
