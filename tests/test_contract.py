@@ -144,15 +144,16 @@ def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative entry of a per-row message of C numbers is the label, or the method says it is safe."""
-    leaks = []
+    """Whoever guesses the smallest or largest of a row's C numbers has the label: exactly where the method says so."""
+    leaks: dict[str, list[float]] = {}
     carry = Channel.to_party
 
     def spy(self: Channel, message: Any, *, round: int, **rest: Any) -> Any:
-        for tensor in message:
+        for name, tensor in zip(message._fields, message, strict=True):
             if tuple(tensor.shape) == (16, CLASSES):
-                guess = (tensor.argmin(-1), tensor.argmax(-1))
-                leaks.append(max(float((g == labels_of(round)).float().mean()) for g in guess))
+                guesses = (tensor.argmin(-1), tensor.argmax(-1))
+                hits = [float((guess == labels_of(round)).float().mean()) for guess in guesses]
+                leaks.setdefault(name, []).append(max(hits))
         return carry(self, message, round=round, **rest)
 
     monkeypatch.setattr(Channel, "to_party", spy)
@@ -163,8 +164,8 @@ def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyP
         return tables[0].labels[schedule.batch_of(number)]
 
     train(case, "loop")
-    if not case.method.shows_labels:
-        assert not leaks or np.mean(leaks) < 0.9
+    says_so = case.method.shows_labels and getattr(case.method, "combine", "sum") == "sum"  # FedBCD: one form only
+    assert (max(map(np.mean, leaks.values()), default=0.0) > 0.9) == says_so
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
