@@ -8,6 +8,9 @@
     ├── ConfigError                an unknown name, an option out of range, a job file that makes no sense
     ├── ModelError                 a network that does not fit its party
     ├── MessageError               bytes that are not a message of ours
+    ├── SealError                  a seal that a method cannot take, or a protocol that somebody broke
+    │   ├── AwayError              a party that did not answer in time
+    │   └── PrivacyError           a release that would spend more privacy than was granted
     ├── TrainingError              values that stopped being numbers, with party, round and step
     ├── CheckpointError            a saved state that is torn, altered or foreign
     └── FolderError                a run folder that cannot be read or written
@@ -42,6 +45,18 @@ class ModelError(ColonnadeError, ValueError):
 
 class MessageError(ColonnadeError, ValueError):
     """Bytes that are not a message of ours."""
+
+
+class SealError(ColonnadeError, ValueError):
+    """A seal that a method cannot take, or a protocol that somebody broke."""
+
+
+class AwayError(SealError):
+    """A party that did not answer in time."""
+
+
+class PrivacyError(SealError):
+    """A release that would spend more privacy than was granted."""
 
 
 class TrainingError(ColonnadeError):
