@@ -13,6 +13,7 @@ from colonnade.channel import Channel
 from colonnade.errors import ColonnadeError, TrainingError
 from colonnade.ledger import OWNER, Ledger, Line
 from colonnade.message import Envelope, encode
+from colonnade.schedule import Turn
 
 
 class Pair(NamedTuple):
@@ -25,8 +26,8 @@ def pair() -> Pair:
 
 
 def both(channel: Channel, message: Any) -> tuple[Any, Any]:
-    up = channel.to_owner(message, party="bank", step="embed", round=3, purpose="train")
-    down = channel.to_party(message, party="bank", step="follow", round=3, purpose="evaluate")
+    up = channel.to_owner(message, party="bank", step="embed", turn=Turn(3, torch.arange(3), purpose="train"))
+    down = channel.to_party(message, party="bank", step="follow", turn=Turn(3, torch.arange(3), purpose="evaluate"))
     return up, down
 
 
@@ -61,7 +62,9 @@ def test_the_given_ledger_is_used_even_when_it_is_empty() -> None:
 @pytest.mark.parametrize("wire", [False, True])
 def test_no_gradient_crosses(wire: bool) -> None:
     weight = torch.ones(2, requires_grad=True)
-    came = Channel(wire=wire).to_owner(Pair(weight * 3, weight), party="bank", step="embed", round=0, purpose="train")
+    came = Channel(wire=wire).to_owner(
+        Pair(weight * 3, weight), party="bank", step="embed", turn=Turn(0, torch.arange(3), purpose="train")
+    )
     assert [tensor.requires_grad for tensor in came] == [False, False]
     came.h.requires_grad_().sum().backward()
     assert weight.grad is None
@@ -73,9 +76,9 @@ def test_values_that_are_not_finite_name_who_when_and_where(wire: bool, value: f
     channel = Channel(wire=wire)
     message = Pair(torch.zeros(2), torch.tensor([0.0, value]))
     with pytest.raises(TrainingError, match=r"^bank sent .* in 'w' of step 'embed' in round 12;"):
-        channel.to_owner(message, party="bank", step="embed", round=12, purpose="train")
+        channel.to_owner(message, party="bank", step="embed", turn=Turn(12, torch.arange(3), purpose="train"))
     with pytest.raises(TrainingError, match=r"^owner sent .* in 'w' of step 'follow' in round 13;"):
-        channel.to_party(message, party="bank", step="follow", round=13, purpose="train")
+        channel.to_party(message, party="bank", step="follow", turn=Turn(13, torch.arange(3), purpose="train"))
     assert channel.ledger.rows == []  # what was not sent is not counted
 
 
@@ -106,4 +109,6 @@ def test_large_values_whose_sum_overflows_are_accepted(wire: bool, dtype: torch.
 )
 def test_what_has_no_wire_form_is_refused_in_simulation_too(wire: bool, tensor: Tensor) -> None:
     with pytest.raises(ColonnadeError):
-        Channel(wire=wire).to_owner(Pair(tensor, tensor), party="bank", step="embed", round=0, purpose="train")
+        Channel(wire=wire).to_owner(
+            Pair(tensor, tensor), party="bank", step="embed", turn=Turn(0, torch.arange(3), purpose="train")
+        )

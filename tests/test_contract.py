@@ -43,6 +43,13 @@ CASES = [
     Case(cn.VAFL()),
     Case(cn.VAFL(learn_weights=False)),
     Case(cn.FDML()),
+    Case(cn.AggVFL()),
+    Case(cn.AggVFL(weights="equal"), owner="first"),
+    Case(cn.CVFL(local_steps=3)),
+    Case(cn.CVFL(local_steps=3), owner="first"),
+    Case(cn.CVFL(local_steps=3, messages="paper")),
+    Case(cn.VFedMH(), owner="first"),
+    Case(cn.VFedMH(local_steps=3), owner="first"),
     Case(cn.FedBCD(local_steps=3)),
     Case(cn.FedBCD(local_steps=3, combine="sum")),
     Case(cn.VIMSGD()),
@@ -121,17 +128,17 @@ def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
     seen: list[tuple[str, str, Any]] = []
     carry = Channel._carry
 
-    def spy(self: Channel, message: Any, sender: str, receiver: str, *rest: Any) -> Any:
-        seen.append((sender, receiver, message))
-        return carry(self, message, sender, receiver, *rest)
+    def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
+        seen.append((sender, receiver, fields))
+        return carry(self, fields, sender, receiver, *rest)
 
     monkeypatch.setattr(Channel, "_carry", spy)
     run = train(case, "loop")
     labels = run.owner.tables["train"]
     assert bool(seen) != (case.method.name == "local")
-    for sender, receiver, message in seen:
+    for sender, receiver, fields in seen:
         assert "owner" in (sender, receiver), "parties never talk to each other"
-        for tensor in message:
+        for tensor in fields.values():
             assert not (tensor == MARKER).any(), f"a raw column value left {sender}"
             assert tensor.is_floating_point(), "labels and row numbers are integers; none may travel"
             if tensor.ndim and len(tensor) == 16:
@@ -146,17 +153,17 @@ def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever guesses the smallest or largest of a row's C numbers has the label: exactly where the method says so."""
     leaks: dict[str, list[float]] = {}
-    carry = Channel.to_party
+    carry = Channel.broadcast
 
-    def spy(self: Channel, message: Any, *, round: int, **rest: Any) -> Any:
+    def spy(self: Channel, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
         for name, tensor in zip(message._fields, message, strict=True):
             if tuple(tensor.shape) == (16, CLASSES):
                 guesses = (tensor.argmin(-1), tensor.argmax(-1))
-                hits = [float((guess == labels_of(round)).float().mean()) for guess in guesses]
+                hits = [float((guess == labels_of(turn.round)).float().mean()) for guess in guesses]
                 leaks.setdefault(name, []).append(max(hits))
-        return carry(self, message, round=round, **rest)
+        return carry(self, message, turn=turn, **rest)
 
-    monkeypatch.setattr(Channel, "to_party", spy)
+    monkeypatch.setattr(Channel, "broadcast", spy)
     tables = federation(case.owner)
     schedule = Schedule(ROWS, 16, 3, 0.1)
 

@@ -4,6 +4,7 @@ The reference works in plain autograd or in numpy on the parties' weights side b
 steps or runtimes, and solves the z-step with scipy, sample by sample.
 """
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -25,16 +26,18 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 class World:
     """A fresh run, and copies of its weights for the reference to work on."""
 
-    def __init__(self, method: Method, runtime: str, rounds: int = 1) -> None:
+    def __init__(self, method: Method, runtime: str, rounds: int = 1, widths: tuple[int, ...] = WIDTHS) -> None:
         rng = np.random.default_rng(1)
         x = rng.normal(size=(ROWS, sum(WIDTHS))).astype(np.float32)
         y = np.arange(ROWS) % CLASSES
-        tables = cn.split(x, y, [[0, 1, 2], [3, 4, 5], [6, 7]], owner="first" if method.name == "local" else "labels")
+        cuts = list(itertools.pairwise(np.cumsum((0, *widths)).tolist()))
+        owner = "first" if method.needs_owner_columns else "labels"
+        tables = cn.split(x, y, [list(range(a, b)) for a, b in cuts], owner=owner)
         settings = Settings(rounds, ROWS, 0, runtime, 0.0, "epoch", rounds, None, 1)
         count = len(WIDTHS)
         self.run = Run(tables, method, settings, [cn.MLP((5,))] * count, [method.party_optimizer] * count)
         rows = Schedule(ROWS, ROWS, 0).batch_of(0)
-        self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in ((0, 3), (3, 6), (6, 8))]
+        self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in cuts]
         self.y = torch.from_numpy(y)[rows]
         self.rows = rows
         self.states = self.run._states()
@@ -161,6 +164,81 @@ def test_fedbcd_takes_q_steps_on_a_stale_gradient(world: Callable[..., World]) -
     for k, net in enumerate(nets):
         check(found, k, net)
     torch.testing.assert_close(found["owner/top/bias"], top["bias"].detach(), **CLOSE)
+
+
+@pytest.mark.parametrize(("weights", "expected"), [("columns", (3 / 8, 3 / 8, 2 / 8)), ("equal", (1 / 3,) * 3)])
+def test_aggvfl_is_one_step_on_the_weighted_mean(
+    world: Callable[..., World], weights: str, expected: tuple[float, ...]
+) -> None:
+    w = world(cn.AggVFL(embedding=E, lr=LR, decay=DECAY, weights=weights))
+    nets = [w.weights(k) for k in range(3)]
+    o = [embed(net, x, "0.") @ net["1.weight"].T + net["1.bias"] for net, x in zip(nets, w.x, strict=True)]
+    mean = sum(share * part for share, part in zip(expected, o, strict=True))
+    joint_step(w, nets, F.cross_entropy(mean, w.y), [])
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+
+
+@pytest.mark.parametrize("messages", ["compact", "paper"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_cvfl_takes_true_steps_with_the_others_stale(world: Callable[..., World], steps: int, messages: str) -> None:
+    w = world(cn.CVFL(embedding=E, hidden=6, lr=LR, decay=DECAY, local_steps=steps, messages=messages))
+    nets = [w.weights(k) for k in range(3)]
+    top = {n: w.owner(n) for n in ("first/weight", "first/bias", "last/weight", "last/bias")}
+    stale = [embed(net, x).detach() for net, x in zip(nets, w.x, strict=True)]
+
+    def loss(h: list[Tensor], top: dict[str, Tensor]) -> Tensor:
+        hidden = F.relu(torch.cat(h, dim=1) @ top["first/weight"].T + top["first/bias"])
+        return F.cross_entropy(hidden @ top["last/weight"].T + top["last/bias"], w.y)
+
+    for k, net in enumerate(nets):
+        buffers: dict[str, Tensor] = {}
+        for _ in range(steps):
+            h = [embed(net, w.x[k]) if i == k else stale[i] for i in range(3)]
+            sgd(net, torch.autograd.grad(loss(h, top), list(net.values())), buffers)
+    for _ in range(steps):  # the parties had the top net as it was before
+        sgd(top, torch.autograd.grad(loss(stale, top), list(top.values())))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    for name, value in top.items():
+        torch.testing.assert_close(found[f"owner/{name}"], value.detach(), **CLOSE)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_vfedmh_trains_a_model_per_party(world: Callable[..., World], steps: int) -> None:
+    """Algorithm 1: every party's own loss, by its own two nets; further steps with the others' part stale."""
+    w = world(cn.VFedMH(embedding=E, lr=LR, decay=DECAY, local_steps=steps), widths=(2, 3, 3))
+    nets, decisions = ([w.weights(k, part) for k in range(3)] for part in ("net", "decision"))
+    stale = [embed(net, x).detach() for net, x in zip(nets, w.x, strict=True)]
+    for k in range(3):
+        own, buffers = {f"net/{n}": v for n, v in nets[k].items()}, {}
+        own |= {f"decision/{n}": v for n, v in decisions[k].items()}
+        for _ in range(steps):
+            fresh = [embed(nets[k], w.x[k]) if i == k else stale[i] for i in range(3)]
+            mean = sum(fresh) / 3  # eq. 7
+            loss = F.cross_entropy(mean @ decisions[k]["weight"].T + decisions[k]["bias"], w.y)  # eq. 8
+            sgd(own, torch.autograd.grad(loss, list(own.values())), buffers)
+    found = w.after()
+    for k in range(3):
+        check(found, k, nets[k])
+        check(found, k, decisions[k], "decision")
+
+
+def test_vfedmh_predicts_with_every_partys_model(world: Callable[..., World]) -> None:
+    w = world(cn.VFedMH(embedding=E, lr=LR, decay=DECAY), widths=(2, 3, 3))
+    turn = cn.Turn(0, w.rows, purpose="evaluate")
+    mean = sum(embed(w.weights(k), w.x[k]) for k in range(3)) / 3
+    decisions = [w.weights(k, "decision") for k in range(3)]
+    expected = [(mean @ decision["weight"].T + decision["bias"]).detach() for decision in decisions]
+    method, owner, parties = w.run.method, w.run.owner, w.run.parties
+    assert isinstance(method, cn.VFedMH)
+    torch.testing.assert_close(method.predict_each(owner, parties, turn), expected, **CLOSE)
+    before = w.run.ledger.by_step
+    torch.testing.assert_close(method.predict(owner, parties, turn), expected[0], **CLOSE)
+    after = w.run.ledger.by_step
+    assert after["embed"] > before["embed"] and after["decide"] == before["decide"]  # the owner decides at home
 
 
 def test_vimsgd_uses_the_new_heads_for_the_gradients(world: Callable[..., World]) -> None:

@@ -22,7 +22,7 @@ LAYERS = [
     "methods split select align",
     "data",
     "runtime",
-    "checkpoint",
+    "checkpoint folder",
     "run",
     "api",
     "report",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import colonnade as cn
 from colonnade import models, optim
-from colonnade.errors import ConfigError
-from colonnade.models import CNN, MLP, default_model, make_model
+from colonnade.errors import ConfigError, ModelError
+from colonnade.method import Part
+from colonnade.models import CNN, MLP, LeNet, ResNet, SmallCNN, default_model, make_model
 from colonnade.optim import SGD, Adagrad, Adam, make_optimizer
+from colonnade.runtime.fused import FusedNet
+from colonnade.runtime.loop import LoopNet
 
 
 def kinds(net: nn.Module) -> list[str]:
@@ -53,6 +58,110 @@ def test_cnn_pools_three_times_where_there_is_room() -> None:
     assert kinds(CNN()((3, 32, 32), 5)).count("Conv2d") == 4
 
 
+PICTURES = [(7, 28), (14, 14), (2, 28), (1, 5), (3, 16, 16), (3, 8, 32), (1, 1, 1)]
+
+
+def layers(net: nn.Module, *kinds: type[nn.Module]) -> int:
+    return sum(isinstance(layer, kinds) for layer in net.modules())
+
+
+@pytest.mark.parametrize("shape", PICTURES, ids=str)
+@pytest.mark.parametrize("builder", [SmallCNN(), LeNet(), ResNet(18, 4), ResNet(50, 2)], ids=str)
+def test_picture_networks_take_parts_of_any_size(builder: Any, shape: tuple[int, ...]) -> None:
+    net = builder(shape, 9)
+    output = net(torch.randn(4, *shape))
+    assert output.shape == (4, 9)
+    assert bool((output >= 0).all())  # they end with ReLU
+    assert builder.decision(9, 3)(output).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("builder", "convolutions", "poolings", "linear"), [(SmallCNN(), 2, 2, 2), (LeNet(), 3, 1, 3), (MLP(), 0, 0, 3)]
+)
+def test_the_networks_of_the_vfedmh_paper(builder: Any, convolutions: int, poolings: int, linear: int) -> None:
+    """Embedding and decision net together have the layers that section VI names."""
+    whole = nn.Sequential(builder((14, 14), 60), builder.decision(60, 10))
+    assert layers(whole, nn.Conv2d) == convolutions
+    assert layers(whole, nn.MaxPool2d) == poolings
+    assert layers(whole, nn.Linear) == linear
+
+
+@pytest.mark.parametrize(("depth", "weights"), [(18, 11), (50, 23), (101, 42)])
+def test_resnets_have_the_size_of_the_originals(depth: int, weights: int) -> None:
+    """Millions of weights at the original width, of which the last layer is ours."""
+    with torch.device("meta"):
+        net = ResNet(depth, width=64)((3, 32, 32), 60)
+    assert sum(parameter.numel() for parameter in net.parameters()) // 10**6 == weights
+    assert layers(net, nn.Conv2d) - layers(net, nn.AdaptiveAvgPool2d) * 4 + 1 == depth - (depth == 18)
+
+
+@pytest.mark.parametrize("builder", [SmallCNN(), LeNet(), ResNet()], ids=str)
+def test_picture_networks_refuse_tables(builder: Any) -> None:
+    with pytest.raises(ModelError, match=r"rows of shape \(5,\) are no pictures.*use cn.MLP"):
+        builder((5,), 9)
+
+
+def test_resnets_come_in_three_depths() -> None:
+    with pytest.raises(ConfigError, match="depth=34 is not known; choose from 18, 50, 101"):
+        ResNet(34)
+
+
+TO_FUSE = [SmallCNN((2, 3)), LeNet((2, 2, 3)), ResNet(18, 4), ResNet(50, 2)]
+
+
+@pytest.fixture
+def _doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("_doubles")
+@pytest.mark.parametrize("builder", TO_FUSE, ids=str)
+def test_stacked_picture_networks_take_the_same_step(builder: Any) -> None:
+    """In float64: batch norm over a few small pictures blows float32's rounding up to a hundredth in one step."""
+    torch.manual_seed(0)
+    singles = [LoopNet(Part(builder((7, 14), 6), SGD(0.01)), "a party") for _ in range(3)]
+    fused = FusedNet(singles, SGD(0.01))
+    inputs, slopes = torch.randn(3, 20, 7, 14), torch.randn(3, 20, 6)
+    fused.descend(fused(inputs), slopes)
+    for k, (net, state) in enumerate(zip(singles, fused.states(3), strict=True)):
+        net.descend(net(inputs[k]), slopes[k])
+        for name, value in net.module.state_dict().items():
+            torch.testing.assert_close(state[f"weights/{name}"], value, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("builder", TO_FUSE, ids=str)
+def test_picture_networks_are_fused_and_trained(builder: Any) -> None:
+    pictures = torch.randn(20, 28, 28, generator=torch.Generator().manual_seed(0)).numpy()
+    tables = cn.split(pictures, [row % 3 for row in range(20)], 4, by="patches", owner="first")
+    run = cn.train(tables, cn.VFedMH(embedding=6), rounds=1, batch=20, model=builder)
+    assert [site.members for site in run.parties.sites] == [[0], [1, 2, 3]]
+
+
+class OwnDecision:
+    """A builder of one's own with a decision net of its own."""
+
+    def __init__(self, width: int | None = None) -> None:
+        self.width = width
+
+    def __call__(self, shape: tuple[int, ...], width: int) -> nn.Module:
+        return MLP(())(shape, width)
+
+    def decision(self, embedding: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Tanh(), nn.Linear(embedding, self.width or classes))
+
+
+def test_a_builder_may_bring_its_decision_net() -> None:
+    train, _ = cn.load("digits", parties=4, owner="first", rows=40)
+    mixed = [OwnDecision(), MLP(), lambda shape, width: MLP()(shape, width), LeNet((2, 2, 2))]
+    run = cn.train(train, "vfedmh", rounds=1, batch=20, model=mixed, runtime="loop")
+    decisions = [kinds(site.loop_nets["decision"].module) for site in run.parties.sites]  # type: ignore[attr-defined]
+    assert decisions == [["Tanh", "Linear"], [], ["Linear", "ReLU", "Linear"], ["Linear", "ReLU", "Linear"]]
+    with pytest.raises(ModelError, match="network of 'owner' gives outputs of width 7, but 10 is expected"):
+        cn.train(train, "vfedmh", rounds=1, batch=20, model=OwnDecision(7))
+
+
 @pytest.mark.parametrize(
     ("shape", "first"),
     [
@@ -84,13 +193,16 @@ def test_models_are_new_each_time_and_follow_the_seed() -> None:
 def test_models_by_name() -> None:
     assert make_model("mlp", hidden=[3, 4]) == MLP((3, 4))
     assert make_model("cnn", channels=[4], upsample=8) == CNN((4,), 8)
+    assert make_model("small-cnn", channels=[4, 5]) == SmallCNN((4, 5))
+    assert make_model("lenet", hidden=9) == LeNet(hidden=9)
+    assert make_model("resnet", depth=50, width=8) == ResNet(50, 8)
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "options", "why"),
     [
         (make_model, "mpl", {}, "unknown model 'mpl'; did you mean 'mlp'"),
-        (make_model, "transformer", {}, "unknown model 'transformer'; Known: cnn, mlp"),
+        (make_model, "transformer", {}, "unknown model 'transformer'; Known: cnn, lenet, mlp, resnet, small-cnn"),
         (make_model, "mlp", {"hiden": [3]}, "model mlp takes hidden, but hiden came"),
         (make_model, "cnn", {"hidden": [3]}, "model cnn takes channels, upsample, but hidden came"),
         (make_optimizer, "sdg", {}, "unknown optimizer 'sdg'; did you mean 'sgd'"),
@@ -123,7 +235,7 @@ def test_what_optimiser_builders_build(builder: Any, kind: type, settings: dict[
     assert settings.items() <= optimizer.param_groups[0].items()
 
 
-@pytest.mark.parametrize("builder", [MLP((3,)), CNN((4, 4), 8)], ids=str)
+@pytest.mark.parametrize("builder", [MLP((3,)), CNN((4, 4), 8), SmallCNN(), LeNet(), ResNet(50)], ids=str)
 def test_models_can_be_written_down(builder: Any) -> None:
     described = models.describe(builder)
     assert described is not None

@@ -13,10 +13,11 @@ from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.errors import ColonnadeError
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods import FDML, VAFL, VIMADMM, VIMADMMJ, VIMSGD, FedBCD, Local, SplitNN
-from colonnade.models import CNN, MLP
+from colonnade.methods import CVFL, FDML, VAFL, VIMADMM, VIMADMMJ, VIMSGD, AggVFL, FedBCD, Local, SplitNN, VFedMH
+from colonnade.models import CNN, MLP, LeNet, ResNet, SmallCNN
 from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.run import Run
+from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.split import split
 from colonnade.table import Scale, Table
 
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CNN",
+    "CVFL",
     "FDML",
     "MLP",
     "SGD",
@@ -36,18 +38,30 @@ __all__ = [
     "VIMSGD",
     "Adagrad",
     "Adam",
+    "AggVFL",
+    "Bits",
+    "Blind",
     "ColonnadeError",
     "FedBCD",
+    "LaplaceLabels",
+    "LeNet",
     "Local",
     "Method",
     "Mine",
+    "Noise",
     "Owner",
     "Parties",
+    "RandomLabels",
+    "ResNet",
     "Run",
     "Scale",
+    "Seal",
+    "SmallCNN",
     "SplitNN",
     "Table",
+    "TopK",
     "Turn",
+    "VFedMH",
     "datasets",
     "load",
     "methods",

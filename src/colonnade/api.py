@@ -15,10 +15,12 @@ from torch import nn
 
 from colonnade import checkpoint, models, optim
 from colonnade.data import load
-from colonnade.errors import CheckpointError, ConfigError, ModelError, TableError
-from colonnade.method import Method, make_method
-from colonnade.run import Run, Settings, check_vacant, make_folder, same_run
+from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
+from colonnade.folder import check_vacant, make_folder, same_run
+from colonnade.method import Method, make_method, methods
+from colonnade.run import Run, Settings
 from colonnade.schedule import Schedule
+from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.table import Table, check_federation, parties_of
 
 Many = Any  # one builder, or a list with one per party
@@ -35,6 +37,7 @@ def train(
     runtime: str = "fused",
     model: Many = None,
     optimizer: Many = None,
+    seal: Any = None,
     valid: float = 0.0,
     test: Sequence[Table] | None = None,
     shuffle: str = "epoch",
@@ -48,6 +51,7 @@ def train(
 
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
+    ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
     validation accuracy falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
@@ -66,6 +70,7 @@ def train(
     parties = parties_of(tables)
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
+    seals = _seals_for(seal, chosen)
     schedule = Schedule(tables[0].rows, batch, seed, valid, shuffle)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
@@ -86,14 +91,9 @@ def train(
         settings,
         builders,
         optimizers,
+        seals=seals,
         folder=None if folder is None else make_folder(folder),
-        description={
-            "method": {"name": chosen.name, **asdict(chosen)},
-            "model": [models.describe(builder) for builder in builders],
-            "optimizer": [optim.describe(builder) for builder in optimizers],
-            "data": tables[0].origin,
-            **_outline(tables),
-        },
+        description=_describe(tables, chosen, builders, optimizers, listed(seal)),
     )
     return run.fit(test, on_round)
 
@@ -122,12 +122,14 @@ def resume(
     settings = Settings(**description.pop("settings"))
     options = dict(description["method"])
     parties = parties_of(tables)
+    seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
     run = Run(
         tables,
         make_method(options.pop("name"), **options),
         settings,
         _one_each(builders, parties, "model"),
         _one_each(optimizers, parties, "optimizer"),
+        seals=seals,
         folder=make_folder(folder),
         description=description,
     )
@@ -135,6 +137,18 @@ def resume(
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round)
+
+
+def _seals_for(came: Any, method: Method) -> Seals:
+    """The seals in their places, if the method can take them."""
+    seals = make_seals(came)
+    if seals.blind is not None and not method.only_sums:
+        able = {name: cls.sums for name, cls in methods().items() if cls.sums != "never"}
+        words = ", ".join(name if when == "always" else f"{name} ({when})" for name, when in able.items())
+        raise SealError(
+            f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
+        )
+    return seals
 
 
 def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule) -> int:
@@ -193,6 +207,20 @@ def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
         if not callable(builder):
             raise ConfigError(f"{what}= holds {builder!r}, which is not a function that builds a party's {what}.")
     return each
+
+
+def _describe(
+    tables: Sequence[Table], method: Method, builders: Many, optimizers: Many, seals: list[Seal]
+) -> dict[str, Any]:
+    """What a run folder says of its run, so that it can be resumed."""
+    return {
+        "method": {"name": method.name, **asdict(method)},
+        "model": [models.describe(builder) for builder in builders],
+        "optimizer": [optim.describe(builder) for builder in optimizers],
+        "seal": describe(seals),
+        "data": tables[0].origin,
+        **_outline(tables),
+    }
 
 
 def _outline(tables: Sequence[Table]) -> dict[str, Any]:

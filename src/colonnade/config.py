@@ -7,6 +7,7 @@
     [method]     any option of that method
     [model]      kind and its options; [[model]] gives one per party
     [optimizer]  kind and its options; [[optimizer]] gives one per party
+    [[seal]]     kind and its options, one section per seal
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from colonnade import models, optim
+from colonnade import models, optim, seal
 from colonnade.api import resume, train
 from colonnade.data import load
 from colonnade.errors import CheckpointError, ConfigError, unknown
@@ -79,6 +80,7 @@ class Job:
     method: Method
     model: Builders = None
     optimizer: Builders = None
+    seals: tuple[seal.Seal, ...] = ()
 
     @property
     def default_folder(self) -> Path:
@@ -89,7 +91,7 @@ class Job:
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes, or one sentence about what is wrong with it."""
     sections = _parse(Path(path))
-    known = ("data", "train", "method", "model", "optimizer")
+    known = ("data", "train", "method", "model", "optimizer", "seal")
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
@@ -103,6 +105,7 @@ def read_job(path: str | Path) -> Job:
         method=make_method(how.method, **sections["method"]),
         model=_builders("model", models.make_model, sections.get("model")),
         optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
+        seals=_seals(sections.get("seal", [])),
     )
 
 
@@ -115,6 +118,7 @@ def train_job(job: Job, folder: str | Path | None = None, on_round: OnRound | No
         epochs=job.train.epochs,
         model=job.model,
         optimizer=job.optimizer,
+        seal=job.seals,
         test=test,
         folder=folder or job.train.folder,
         on_round=on_round,
@@ -145,6 +149,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
         *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
         *_pairs(was["settings"], job.train.given, ""),
         ("model", was["model"], _described(models, job.model or models.default_model, parties)),
+        ("seal", was.get("seal", []), seal.describe(job.seals)),
         ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
     ]
     return [(what, before, now) for what, before, now in pairs if before != now]
@@ -209,6 +214,16 @@ def _builders(section: str, make: Callable[..., Any], came: Any) -> Builders:
     if isinstance(came, list):
         return [_builder(section, make, entry) for entry in came]
     return _builder(section, make, came)
+
+
+def _seals(came: Any) -> tuple[seal.Seal, ...]:
+    entries = came if isinstance(came, list) else [came]
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+            raise ConfigError(f"[seal] holds {entry!r}; it needs a kind, a text, and may have options of that kind.")
+    found = tuple(seal.make_seal(**entry) for entry in entries)
+    seal.make_seals(found)  # refuses two that do the same
+    return found
 
 
 def _builder(section: str, make: Callable[..., Any], came: Any) -> Any:

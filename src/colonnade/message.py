@@ -1,6 +1,7 @@
 """The wire form of a message: encode, decode, exact size. No pickle, no code, no surprises.
 
-A message is a named tuple of tensors. On the wire it is one frame, all integers little-endian::
+A message is a named tuple of tensors, or a dictionary of them once it is sealed. On the wire it is one
+frame, all integers little-endian::
 
     u32  length        bytes that follow this field
     4s   magic         b"CLND"
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -66,11 +68,17 @@ class Size:
         return self.payload + self.overhead
 
 
+def fields_of(message: Any) -> dict[str, Tensor]:
+    """A message's tensors by name."""
+    return dict(message) if isinstance(message, Mapping) else dict(zip(message._fields, message, strict=True))
+
+
 def check(message: Any) -> None:
     """Refuse what has no wire form, so that what was simulated can also be deployed."""
-    if len(message) > MAX_TENSORS:
-        raise MessageError(f"a message of {len(message)} tensors came where at most {MAX_TENSORS} are allowed.")
-    for name, tensor in zip(message._fields, message, strict=True):
+    items = fields_of(message)
+    if len(items) > MAX_TENSORS:
+        raise MessageError(f"a message of {len(items)} tensors came where at most {MAX_TENSORS} are allowed.")
+    for name, tensor in items.items():
         if tensor.dtype not in _CODE or tensor.ndim > MAX_DIMENSIONS:
             raise MessageError(
                 f"field '{name}' has dtype {tensor.dtype} and {tensor.ndim} dimensions, which has no wire form."
@@ -88,31 +96,42 @@ def size(message: Any, envelope: Envelope) -> Size:
     >>> size(message, envelope).total == len(encode(message, envelope))
     True
     """
-    payload = sum(tensor.numel() * tensor.element_size() for tensor in message)
-    fields = sum(3 + len(name) + 4 * tensor.ndim for name, tensor in zip(message._fields, message, strict=True))
+    items = fields_of(message)
+    payload = sum(tensor.numel() * tensor.element_size() for tensor in items.values())
+    fields = sum(3 + len(name) + 4 * tensor.ndim for name, tensor in items.items())
     header = 4 + 1 + len(envelope.step) + 1 + len(envelope.sender) + fields
     return Size(payload, _PREFIX.size + header)
 
 
 def encode(message: Any, envelope: Envelope) -> bytes:
-    """One frame from a named tuple of tensors."""
+    """One frame from a named tuple or a dictionary of tensors."""
     check(message)
+    items = fields_of(message)
     if not 0 <= envelope.round < 1 << 32:
         raise MessageError(f"round {envelope.round} cannot travel; rounds are numbered from 0 to 2^32 - 1.")
     header = bytearray(struct.pack("<I", envelope.round))
     header += _name(envelope.step) + _name(envelope.sender)
-    for name, tensor in zip(message._fields, message, strict=True):
+    for name, tensor in items.items():
         header += _name(name) + struct.pack("<BB", _CODE[tensor.dtype], tensor.ndim)
         header += struct.pack(f"<{tensor.ndim}I", *tensor.shape)
-    payload = b"".join(_raw(tensor) for tensor in message)
+    payload = b"".join(_raw(tensor) for tensor in items.values())
     length = _PREFIX.size - _LENGTH_FIELD + len(header) + len(payload)
     if len(header) > MAX_HEADER or length + _LENGTH_FIELD > MAX_FRAME:
         raise MessageError(f"a message of {length + _LENGTH_FIELD} bytes is beyond what a frame may hold.")
-    return _PREFIX.pack(length, MAGIC, VERSION, len(message), len(header)) + bytes(header) + payload
+    return _PREFIX.pack(length, MAGIC, VERSION, len(items), len(header)) + bytes(header) + payload
 
 
 def decode(frame: bytes | memoryview, kind: type[M], limit: int = MAX_FRAME) -> tuple[M, Envelope]:
     """The message of the named-tuple class ``kind`` in a frame, or :class:`MessageError`."""
+    fields, envelope = decode_fields(frame, limit)
+    expected = kind._fields  # type: ignore[attr-defined]
+    if tuple(fields) != expected:
+        raise MessageError(f"fields {tuple(fields)} came where {kind.__name__}{expected} was expected.")
+    return kind(*fields.values()), envelope
+
+
+def decode_fields(frame: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[dict[str, Tensor], Envelope]:
+    """The tensors in a frame by name, for a receiver that takes their seals off."""
     if sys.byteorder != "little":
         raise MessageError("this machine stores numbers big-endian; the wire form needs a little-endian one.")
     frame = memoryview(frame)
@@ -120,11 +139,10 @@ def decode(frame: bytes | memoryview, kind: type[M], limit: int = MAX_FRAME) -> 
         raise MessageError(f"a frame of {len(frame)} bytes came where at most {limit} are allowed.")
     count, header, payload = _open(frame)
     envelope, described = _read_header(header, count)
-    names = tuple(name for name, _, _ in described)
-    expected = kind._fields  # type: ignore[attr-defined]
-    if names != expected:
-        raise MessageError(f"fields {names} came where {kind.__name__}{expected} was expected.")
-    return kind(*_read_tensors(described, payload)), envelope
+    names = [name for name, _, _ in described]
+    if len(set(names)) < len(names):
+        raise MessageError(f"a frame names a field twice: {', '.join(names)}.")
+    return dict(zip(names, _read_tensors(described, payload), strict=True)), envelope
 
 
 def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
@@ -139,7 +157,7 @@ def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
 
 def first_non_finite(message: Any) -> str | None:
     """The name of the first field with a value that is not finite, if any."""
-    for name, tensor in zip(message._fields, message, strict=True):
+    for name, tensor in fields_of(message).items():
         # A finite sum proves finite terms and is one fast pass; only a suspicious sum is looked at closely.
         if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()) and not torch.isfinite(tensor).all():
             return str(name)

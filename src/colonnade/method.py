@@ -12,6 +12,7 @@ axes and reduces a loss over its last axes only. ``descend`` accepts such a loss
 
 from __future__ import annotations
 
+import hashlib
 import math
 import typing
 from abc import ABC, abstractmethod
@@ -24,24 +25,26 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigError, unknown
 from colonnade.optim import SGD, OptimizerBuilder
+from colonnade.schedule import Turn
+from colonnade.seal.labels import LaplaceLabels, RandomLabels
+
+__all__ = [
+    "Method",
+    "Mine",
+    "Net",
+    "Owner",
+    "Part",
+    "Parties",
+    "Turn",
+    "descend",
+    "make_method",
+    "methods",
+    "party_step",
+    "register",
+]
 
 R = TypeVar("R")
 StepFunction = TypeVar("StepFunction", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One round's facts, the same at every side: its number, its rows, and what they are for."""
-
-    round: int
-    rows: Tensor
-    table: str = "train"
-    purpose: str = "train"
-
-    @property
-    def training(self) -> bool:
-        """Whether networks are in training mode (dropout, batch norm) in this turn."""
-        return self.purpose == "train"
 
 
 class Net(ABC):
@@ -159,6 +162,7 @@ class Owner:
         self.classes = classes
         self.parties = parties
         self.seed = seed
+        self.noisy: Tensor | None = None  # what training sees instead of the labels, once they are protected
         self._given = set(vars(self)) | {"_given"}
 
     if typing.TYPE_CHECKING:  # a method may put anything at the owner
@@ -174,8 +178,21 @@ class Owner:
         return len(self.tables["train"])
 
     def labels(self, turn: Turn) -> Tensor:
-        """The labels of the turn's rows."""
+        """The labels of the turn's rows: class numbers, or soft targets [rows, classes] if they are protected."""
+        if self.noisy is not None and turn.training:
+            return self.noisy.index_select(0, turn.rows)
         return self.tables[turn.table].index_select(0, turn.rows)
+
+    def one_hot(self, turn: Turn) -> Tensor:
+        """The labels of the turn's rows as [rows, classes], soft or not."""
+        labels = self.labels(turn)
+        return labels if labels.ndim == 2 else nn.functional.one_hot(labels, self.classes)
+
+    def protect(self, labels: RandomLabels | LaplaceLabels) -> None:
+        """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
+        # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
+        key = hashlib.sha256(f"labels/{self.seed}".encode()).digest()
+        self.noisy = labels.protect(self.tables["train"], self.classes, key)
 
     def kept(self) -> dict[str, Any]:
         """What the method keeps at the owner, by name."""
@@ -195,6 +212,8 @@ class Method(ABC):
     party_sends: ClassVar[str]
     owner_sends: ClassVar[str]
     shows_labels: ClassVar[bool] = False
+    sums: ClassVar[str] = "never"
+    """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
     needs_owner_columns: ClassVar[bool] = False
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
 
@@ -222,6 +241,11 @@ class Method(ABC):
             )
 
     @property
+    def only_sums(self) -> bool:
+        """Whether the parties' outputs are asked for as a sum, so that they can be blinded."""
+        return self.sums == "always"
+
+    @property
     def party_optimizer(self) -> OptimizerBuilder:
         """The parties' optimiser unless the user brings one."""
         return SGD(self.lr, self.momentum, self.decay)
@@ -247,6 +271,10 @@ class Method(ABC):
     @abstractmethod
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Logits [rows, classes] for the turn's rows."""
+
+    def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
+        """Logits of every party's own model, in the parties' order."""
+        raise ConfigError(f"{self.name} trains one model for all, so there is none per party; use vfedmh for that.")
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One number per party that says how much it matters."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import time
@@ -17,15 +15,17 @@ from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.channel import Channel
-from colonnade.errors import FolderError, TableError, TrainingError
+from colonnade.errors import TableError, TrainingError
 from colonnade.evaluate import check_labels, metrics
-from colonnade.ledger import Ledger
+from colonnade.folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Owner, Turn
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime import InProcess, make_parties, threads
 from colonnade.schedule import Schedule, derive_seed
-from colonnade.state import Packed, pack, unpack
+from colonnade.seal import Seals
+from colonnade.state import Packed, pack, under, unpack
 from colonnade.table import Table, check_classes, check_federation, parties_of
 
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
@@ -57,6 +57,7 @@ class Run:
         models: Sequence[ModelBuilder],
         optimizers: Sequence[OptimizerBuilder],
         *,
+        seals: Seals | None = None,
         folder: Path | None = None,
         description: dict[str, Any] | None = None,
     ) -> None:
@@ -75,6 +76,16 @@ class Run:
         self._test: Sequence[Table] | None = None
         labels = tables[0].labels
         self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
+        owner_is_first = tables[0].columns is not None
+        self.seals = seals or Seals()
+        self.channel = Channel(
+            self.ledger,
+            seals=self.seals,
+            parties=[table.name for table in parties_of(tables)[owner_is_first:]],
+            seed=settings.seed,
+        )
+        if self.seals.labels is not None:
+            self.owner.protect(self.seals.labels)
         self.parties: InProcess = make_parties(
             parties_of(tables),
             method,
@@ -84,8 +95,8 @@ class Run:
             classes=self.owner.classes,
             seed=settings.seed,
             batch=settings.batch,
-            channel=Channel(self.ledger),
-            owner_is_first=tables[0].columns is not None,
+            channel=self.channel,
+            owner_is_first=owner_is_first,
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(settings.seed, "init", "owner"))
@@ -142,7 +153,9 @@ class Run:
             found = self._measure("test", torch.arange(self._test[0].rows))
             row |= {f"test_{name}": value for name, value in found.items()}
         self._losses = []
-        self.history.append(row | {"bytes": self.ledger.bytes_for("train"), "seconds": self.seconds})
+        self.history.append(
+            row | {"bytes": self.ledger.bytes_for("train") + self.ledger.bytes_for("setup"), "seconds": self.seconds}
+        )
         self._stop_early()
         if self.folder is not None:
             self._save_checkpoint()
@@ -174,6 +187,20 @@ class Run:
         with threads(self.settings.threads):
             return torch.softmax(self._logits("predict", torch.arange(tables[0].rows), "predict"), dim=-1)
 
+    def predict_each(self, tables: Sequence[Table]) -> dict[str, Tensor]:
+        """Class probabilities by every party's own model, for methods that train one per party."""
+        self._place("predict", tables, labelled=False)
+        with threads(self.settings.threads):
+            each = self._logits_each("predict", torch.arange(tables[0].rows), "predict")
+        return {name: torch.softmax(logits, dim=-1) for name, logits in each.items()}
+
+    def evaluate_each(self, tables: Sequence[Table]) -> dict[str, dict[str, float]]:
+        """Metrics of every party's own model on a federation with labels."""
+        self._place("evaluate", tables, labelled=True)
+        with threads(self.settings.threads):
+            each = self._logits_each("evaluate", torch.arange(tables[0].rows), "evaluate")
+        return {name: metrics(logits, self.owner.tables["evaluate"]) for name, logits in each.items()}
+
     def importance(self) -> dict[str, float]:
         """One number per party that says how much it matters, for methods that have heads."""
         turn = Turn(self.round, torch.arange(0), purpose="explain")
@@ -181,23 +208,39 @@ class Run:
             numbers = self.method.importance(self.owner, self.parties, turn)
         return dict(zip(self.parties.names, numbers.tolist(), strict=True))
 
+    @property
+    def privacy(self) -> dict[str, dict[str, Any]]:
+        """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
+        ends = {name: self.channel.end(name).budget for name in self.parties.names}
+        return {name: budget.summary() for name, budget in ends.items() if budget is not None}
+
     def _measure(self, table: str, rows: Tensor) -> dict[str, float]:
         return metrics(self._logits(table, rows, "evaluate"), self.owner.tables[table][rows])
 
     def _logits(self, table: str, rows: Tensor, purpose: str) -> Tensor:
+        return self._in_chunks(
+            lambda turn: [self.method.predict(self.owner, self.parties, turn)], table, rows, purpose
+        )[0]
+
+    def _logits_each(self, table: str, rows: Tensor, purpose: str) -> dict[str, Tensor]:
+        each = self._in_chunks(
+            lambda turn: self.method.predict_each(self.owner, self.parties, turn), table, rows, purpose
+        )
+        return dict(zip(self.parties.names, each, strict=True))
+
+    def _in_chunks(
+        self, predict: Callable[[Turn], list[Tensor]], table: str, rows: Tensor, purpose: str
+    ) -> list[Tensor]:
         modules = [thing for thing in self.owner.kept().values() if isinstance(thing, torch.nn.Module)]
         for module in modules:
             module.eval()
         try:
             with torch.no_grad():
-                chunks = [
-                    self.method.predict(self.owner, self.parties, Turn(self.round, chunk, table, purpose))
-                    for chunk in rows.split(PREDICT_ROWS)
-                ]
+                chunks = [predict(Turn(self.round, chunk, table, purpose)) for chunk in rows.split(PREDICT_ROWS)]
         finally:
             for module in modules:
                 module.train()
-        return torch.cat(chunks)
+        return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
     def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         check_federation(tables, labelled=labelled)
@@ -245,22 +288,32 @@ class Run:
         return {**self._facts(), "ledger": self.ledger.to_json(), "parties": self.parties.names}
 
     def _states(self) -> dict[str, Packed]:
-        parties = {f"party-{k:03d}": state for k, state in enumerate(self.parties.states())}
-        return {"owner": pack(self.owner.kept()), **parties}
+        sides = {OWNER: pack(self.owner.kept())}
+        sides |= {f"party-{k:03d}": state for k, state in enumerate(self.parties.states())}
+        for side, name in self._sides.items():
+            sides[side] |= {f"seal/{key}": value for key, value in self.channel.end(name).state().items()}
+        return sides
+
+    @property
+    def _sides(self) -> dict[str, str]:
+        """Who each saved state belongs to."""
+        return {OWNER: OWNER} | {f"party-{k:03d}": name for k, name in enumerate(self.parties.names)}
 
     def _restore(self, states: dict[str, Packed]) -> None:
         unpack(self.owner.kept(), states["owner"], "owner")
         self.parties.load([states[f"party-{k:03d}"] for k in range(len(self.parties))])
+        for side, name in self._sides.items():
+            self.channel.end(name).load(under(states[side], "seal"))
 
     def _check_finite(self, states: dict[str, Packed]) -> None:
         """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
-        names = {f"party-{k:03d}": name for k, name in enumerate(self.parties.names)}
         for side, state in states.items():
             for name, value in state.items():
                 if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                    who = self._sides.get(side, side)
                     raise TrainingError(
-                        f"after round {self.round - 1}, {names.get(side, side)} holds values that are not finite in "
-                        f"'{name}'; lower the learning rate (the last good checkpoint is kept)."
+                        f"after round {self.round - 1}, {who} holds values that are not finite in '{name}'; "
+                        "lower the learning rate (the last good checkpoint is kept)."
                     )
 
     def _facts(self) -> dict[str, Any]:
@@ -271,6 +324,7 @@ class Run:
             "stopped": self.stopped,
             "losses": self._losses,
             "history": self.history,
+            "privacy": self.privacy,
         }
 
     def _save_checkpoint(self) -> None:
@@ -283,57 +337,3 @@ class Run:
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))
         write_text(self.folder / "ledger.csv", self.ledger.to_csv())
-
-
-def history_csv(history: Sequence[dict[str, float]]) -> str:
-    """The history as CSV text."""
-    out = io.StringIO()
-    names = dict.fromkeys(name for row in history for name in row) or {"round": None}
-    writer = csv.DictWriter(out, list(names), lineterminator="\n")  # rows without a metric leave it empty
-    writer.writeheader()
-    writer.writerows(history)
-    return out.getvalue()
-
-
-def same_run(one: Any, other: Any) -> bool:
-    """Whether two descriptions are of one run; a run that was prolonged has more rounds than before."""
-    try:
-        plain = [{**json.loads(json.dumps(d)), "settings": {**d["settings"], "rounds": 0}} for d in (one, other)]
-    except (TypeError, KeyError):
-        return False
-    return plain[0] == plain[1] and "rounds" in one["settings"] and "rounds" in other["settings"]
-
-
-def check_vacant(folder: Path, description: dict[str, Any] | None = None) -> None:
-    """Refuse a folder that holds another run than the one described."""
-    try:
-        held = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        if not (folder / "config.json").exists():
-            return
-        held = None
-    if description is None or not same_run(held, description):
-        raise FolderError(f"the folder {folder} holds a run already; resume that one or choose another folder.")
-
-
-def make_folder(path: str | Path) -> Path:
-    """A run folder that exists and can be written, or one clear sentence."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise FolderError(f"the run folder {folder} cannot be written: {error.strerror}; choose another.") from error
-    return folder
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file so that it is there whole or as it was."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        raise FolderError(f"{path} cannot be written: {error.strerror}.") from error

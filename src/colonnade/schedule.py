@@ -1,4 +1,4 @@
-"""Which rows a round uses: a function of (seed, round) alone, so no index ever travels."""
+"""Turns and their rows: which rows a round uses follows from (seed, round) alone, so no index ever travels."""
 
 from __future__ import annotations
 
@@ -79,3 +79,18 @@ class Schedule:
             self._orders.clear()  # one epoch's order is all that is ever needed
             self._orders[epoch] = self.train_rows[permutation(len(self.train_rows), self.seed, "epoch", epoch)]
         return self._orders[epoch]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One round's facts, the same at every side: its number, its rows, and what they are for."""
+
+    round: int
+    rows: Tensor
+    table: str = "train"
+    purpose: str = "train"
+
+    @property
+    def training(self) -> bool:
+        """Whether networks are in training mode (dropout, batch norm) in this turn."""
+        return self.purpose == "train"

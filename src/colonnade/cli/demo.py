@@ -14,9 +14,9 @@ from colonnade.cli.app import Json, app, out, print_json
 from colonnade.cli.progress import bars, follow
 from colonnade.data import load
 from colonnade.errors import FolderError
+from colonnade.folder import make_folder
 from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.words import duration, percent, size, what_left, what_shows
-from colonnade.run import make_folder
 
 METHODS = ("vafl", "vimadmm")
 EPOCHS = 30  # what the slower method, VAFL, needs with its own defaults

@@ -15,6 +15,7 @@ from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
 from colonnade.method import Method
 from colonnade.method import methods as all_methods
+from colonnade.seal import SEALS
 
 
 @app.command(epilog="Example: colonnade methods vimadmm")
@@ -47,6 +48,24 @@ def data(json: Json = False) -> None:
     out.print("Train and test are rows; COLONNADE_DATA names the folder with the files.", style="dim")
 
 
+@app.command(epilog="Example: colonnade seals --json")
+def seals(json: Json = False) -> None:
+    """List the seals that a message, or the labels, can be given on their way, with their options."""
+    options = {kind: {field.name: field.default for field in fields(seal)} for kind, seal in SEALS.items()}
+    if json:
+        print_json({kind: {"summary": _first_line(SEALS[kind]), "options": found} for kind, found in options.items()})
+        return
+    table = Table("kind", "what it does", "options", box=None, padding=(0, 1, 0, 0))
+    for kind, found in options.items():
+        table.add_row(kind, _first_line(SEALS[kind]), ", ".join(f"{name}={value}" for name, value in found.items()))
+    out.print(table)
+    typer.echo('In a job file: [[seal]], then kind = "bits" and options, one section per seal.')
+
+
+def _first_line(thing: object) -> str:
+    return inspect.cleandoc(thing.__doc__ or "").splitlines()[0]
+
+
 def _row(one: Dataset) -> list[str]:
     rows = [f"{count:,}" for count in one.rows]
     shape = "x".join(map(str, one.shape))
@@ -60,16 +79,18 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "party_sends": method.party_sends,
         "owner_sends": method.owner_sends,
         "shows_labels": method.shows_labels,
+        "can_be_blinded": method.sums,
         "needs_owner_columns": method.needs_owner_columns,
         "options": {field.name: field.default for field in fields(method)},
     }
 
 
 def _show_methods(known: list[type[Method]]) -> None:
-    table = Table("name", "summary", "a party sends", "the owner sends", "shows labels?", box=None)
+    table = Table("name", "summary", "a party sends", "the owner sends", "shows labels?", "can be blinded?", box=None)
     for method in known:
         shows = "yes" if method.shows_labels else "no"
-        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, shows)
+        blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
+        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, shows, blind)
     out.print(table)
 
 

@@ -1,12 +1,15 @@
 """The methods, one file each: citation and symbol map on top, both roles side by side, then the round."""
 
+from colonnade.methods.aggvfl import AggVFL
+from colonnade.methods.cvfl import CVFL
 from colonnade.methods.fdml import FDML
 from colonnade.methods.fedbcd import FedBCD
 from colonnade.methods.local import Local
 from colonnade.methods.splitnn import SplitNN
 from colonnade.methods.vafl import VAFL
+from colonnade.methods.vfedmh import VFedMH
 from colonnade.methods.vimadmm import VIMADMM
 from colonnade.methods.vimadmm_j import VIMADMMJ
 from colonnade.methods.vimsgd import VIMSGD
 
-__all__ = ["FDML", "VAFL", "VIMADMM", "VIMADMMJ", "VIMSGD", "FedBCD", "Local", "SplitNN"]
+__all__ = ["CVFL", "FDML", "VAFL", "VIMADMM", "VIMADMMJ", "VIMSGD", "AggVFL", "FedBCD", "Local", "SplitNN", "VFedMH"]

@@ -36,6 +36,7 @@ class FDML(Method):
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gradient of logits for all"
     shows_labels: ClassVar[bool] = True
+    sums: ClassVar[str] = "always"
 
     logits = staticmethod(logits)
     follow = staticmethod(follow)

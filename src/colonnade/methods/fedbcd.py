@@ -41,6 +41,7 @@ class FedBCD(Method):
     party_sends: ClassVar[str] = "embeddings, or logits"
     owner_sends: ClassVar[str] = "gradients"
     shows_labels: ClassVar[bool] = True  # with combine="sum"
+    sums: ClassVar[str] = "with combine='sum'"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
 
     lr: float = 0.05
@@ -54,6 +55,11 @@ class FedBCD(Method):
         super().__post_init__()
         if self.combine not in ("concat", "sum"):
             raise unknown("combine of fedbcd", self.combine, ["concat", "sum"])
+
+    @property
+    def only_sums(self) -> bool:
+        """Logits are summed; embeddings are not."""
+        return self.combine == "sum"
 
     def party_parts(
         self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int

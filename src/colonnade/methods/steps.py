@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,6 +53,24 @@ def follow(mine: Mine, turn: Turn, gradient: Gradient) -> None:
 def with_head(net: nn.Module, embedding: int, classes: int) -> nn.Module:
     """A party's whole model: its network and a linear head without bias."""
     return nn.Sequential(net, nn.Linear(embedding, classes, bias=False))
+
+
+def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, classes: int) -> nn.Module:
+    """What makes logits of an embedding: the builder's own ``decision`` net if it has one, else two linear layers."""
+    own: nn.Module | None = getattr(build, "decision", lambda *_: None)(embedding, classes)
+    if own is not None:
+        return own
+    return nn.Sequential(nn.Linear(embedding, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+
+
+def labels_told(o: Tensor, slope: Tensor, rows: int) -> Tensor:
+    """The labels that a gradient of the mean cross-entropy tells whoever knows the logits."""
+    return torch.softmax(o.detach(), dim=-1) - rows * slope
+
+
+def soft_cross_entropy(o: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy over the rows, with a distribution over classes as each row's label."""
+    return -(labels * torch.log_softmax(o, dim=-1)).sum(-1).mean(-1)
 
 
 def leaves(replies: Sequence[Embedding]) -> list[Tensor]:

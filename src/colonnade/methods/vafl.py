@@ -11,6 +11,9 @@ alpha_k               ``owner.alpha`` [M], starts at 1/M, learnt unless ``learn_
 theta_0               ``owner.top``, linear E -> C
 dL/dh_k               message ``Gradient.slope``
 ====================  ==========================================================
+
+With ``learn_weights=False`` every alpha_k stays 1/M, so the owner needs **only the sum** of the embeddings
+and answers with **one gradient for all**.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ class VAFL(Method):
     summary: ClassVar[str] = "weighted sum of embeddings under one linear layer"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
+    sums: ClassVar[str] = "with learn_weights=False"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
 
     lr: float = 0.3
@@ -44,6 +48,11 @@ class VAFL(Method):
 
     embed = staticmethod(embed)
     follow = staticmethod(follow)
+
+    @property
+    def only_sums(self) -> bool:
+        """Whether the owner sees no party's embeddings by themselves."""
+        return not self.learn_weights
 
     def start(self, owner: Owner) -> None:
         """The top layer and the weights."""
@@ -54,13 +63,24 @@ class VAFL(Method):
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Embeddings up, gradients down."""
+        if not self.learn_weights:
+            return self._sum_round(owner, parties, turn)
         h = leaves(parties.ask(self.embed, turn))
         loss = F.cross_entropy(owner.top(_mix(owner.alpha, h)), owner.labels(turn))
         parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer, owner.alpha_optimizer))
         return loss.detach()
 
+    def _sum_round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        total = parties.sum(self.embed, turn).h.requires_grad_()
+        loss = F.cross_entropy(owner.top(total / owner.parties), owner.labels(turn))
+        (gradient,) = learn(loss, [total], owner.optimizer)
+        parties.tell(self.follow, turn, all=gradient)
+        return loss.detach()
+
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The top layer on the weighted sum."""
+        if not self.learn_weights:
+            return owner.top(parties.sum(self.embed, turn).h / owner.parties)  # type: ignore[no-any-return]
         return owner.top(_mix(owner.alpha, [reply.h for reply in parties.ask(self.embed, turn)]))  # type: ignore[no-any-return]
 
 

@@ -67,6 +67,7 @@ class VIMADMMJ(Method):
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gap of logits for all"
     shows_labels: ClassVar[bool] = True
+    sums: ClassVar[str] = "with messages='compact'"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1
@@ -78,6 +79,11 @@ class VIMADMMJ(Method):
         super().__post_init__()
         if self.messages not in ("compact", "paper"):
             raise unknown(f"messages of {self.name}", self.messages, ["compact", "paper"])
+
+    @property
+    def only_sums(self) -> bool:
+        """The paper's messages need every party's own logits."""
+        return self.messages == "compact"
 
     # party: holds x_k, f_k and W_k
 

@@ -53,7 +53,7 @@ class VIMSGD(Method):
         loss = F.cross_entropy((h @ owner.heads).sum(0), y)
         learn(loss, [], owner.optimizer)
         with torch.no_grad():
-            error = torch.softmax((h @ owner.heads).sum(0), dim=-1) - F.one_hot(y, owner.classes)
+            error = torch.softmax((h @ owner.heads).sum(0), dim=-1) - owner.one_hot(turn)
             slopes = (error / len(y)) @ owner.heads.mT
         parties.tell(self.follow, turn, each=[Gradient(slope) for slope in slopes])
         return loss.detach()

@@ -1,4 +1,8 @@
-"""Party networks, as builders: called with the shape of one row and the output width, they give a module."""
+"""Party networks, as builders: called with the shape of one row and the output width, they give a module.
+
+A builder may also have ``decision(embedding, classes)``, which gives the layers above the embedding. Methods
+that put a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from typing import Any
 from torch import nn
 
 from colonnade.errors import ConfigError, unknown
-from colonnade.models.convolution import CNN
+from colonnade.models.convolution import CNN, LeNet, SmallCNN
 from colonnade.models.mlp import MLP
+from colonnade.models.resnet import ResNet
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
-_KINDS: dict[str, Any] = {"mlp": MLP, "cnn": CNN}
+_KINDS: dict[str, Any] = {"mlp": MLP, "cnn": CNN, "small-cnn": SmallCNN, "lenet": LeNet, "resnet": ResNet}
 
-__all__ = ["CNN", "MLP", "ModelBuilder", "default_model", "describe", "make_model"]
+__all__ = ["CNN", "MLP", "LeNet", "ModelBuilder", "ResNet", "SmallCNN", "default_model", "describe", "make_model"]
 
 
 def default_model(shape: tuple[int, ...], width: int) -> nn.Module:

@@ -35,3 +35,7 @@ class MLP:
         for fan_in, fan_out in itertools.pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
         return nn.Sequential(*layers)
+
+    def decision(self, embedding: int, classes: int) -> nn.Module:
+        """The layer above the embedding, for methods that cut a party's model there."""
+        return nn.Linear(embedding, classes)

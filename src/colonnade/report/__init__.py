@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ConfigError
+from colonnade.folder import make_folder, write_text
 from colonnade.report.page import page
 from colonnade.report.summary import RunView, common_accuracy, read_summary
-from colonnade.run import make_folder, write_text
 
 __all__ = ["RunView", "common_accuracy", "read_summary", "write_report"]
 

@@ -91,6 +91,7 @@ def _facts(run: RunView) -> dict[str, str]:
         "Parties": f"{', '.join(parties)}; labels: {run.tables[0][0]}",
         "Networks": _builders(run.models),
         "Optimisers": _builders(run.optimizers),
+        **({"Seals": _builders(run.seals)} if run.seals else {}),
         "Settings": _pairs(settings),
         "Ended": f"early, in round {run.round:,}" if run.stopped else f"after round {run.round:,}",
     }

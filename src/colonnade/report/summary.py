@@ -13,7 +13,7 @@ from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, methods
 
 Row = dict[str, float]
-_FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger")
+_FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy")
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -44,6 +44,7 @@ class RunView:
         self.tables: list[tuple[str, int, list[int]]] = [tuple(table) for table in description["tables"]]
         self.models: list[dict[str, Any] | None] = description["model"]
         self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
+        self.seals: list[dict[str, Any]] = description.get("seal", [])
         self.data: str = (description["data"] or {}).get("load", "tables of one's own")
         self.name: str = summary.get("name") or f"{self.method} on {self.data}"
         self.parties: list[str] = summary["parties"]
@@ -51,6 +52,7 @@ class RunView:
         self.round: int = summary["round"]
         self.seconds: float = summary["seconds"]
         self.stopped: bool = summary["stopped"]
+        self.privacy: dict[str, dict[str, Any]] = summary.get("privacy", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 
@@ -86,8 +88,8 @@ class RunView:
 
     @property
     def train_bytes(self) -> int:
-        """Bytes that training sent, frames included, without evaluations."""
-        return self.ledger.bytes_for("train")
+        """Bytes that training sent, key agreements and frames included, without evaluations."""
+        return self.ledger.bytes_for("train") + self.ledger.bytes_for("setup")
 
     @property
     def result(self) -> dict[str, Any]:
@@ -96,6 +98,7 @@ class RunView:
             "method": self.method,
             "data": self.data,
             "seed": self.settings["seed"],
+            "seals": self.seals,
             "rounds": self.round,
             "stopped_early": self.stopped,
             "measured_on": self.measured,
@@ -119,9 +122,13 @@ class RunView:
         row = None if accuracy is None else self.reach(accuracy)
         return row["bytes"] if row else self.train_bytes
 
+    def sealed(self, kind: str) -> bool:
+        """Whether the run had a seal of this kind."""
+        return any(entry.get("kind") == kind for entry in self.seals)
+
     def sent(self, by_owner: bool) -> int:
         """Training bytes that the owner sent, or that the parties sent."""
-        lines = [line for line in self.ledger.rows if line.purpose == "train"]
+        lines = [line for line in self.ledger.rows if line.purpose in ("train", "setup")]
         return sum(line.total for line in lines if (line.sender == OWNER) is by_owner)
 
 

@@ -77,6 +77,8 @@ def what_left(run: RunView) -> str:
     if not run.ledger.rows:
         return "Nothing left any house."
     theirs, mine = (method.party_sends, method.owner_sends) if method else ("replies", "messages")
+    if run.sealed("blind"):
+        theirs += ", blinded so that the owner reads only their sum"
     return f"The parties sent {theirs}: {size(run.sent(False))}; the owner sent {mine}: {size(run.sent(True))}."
 
 
@@ -85,6 +87,12 @@ def what_shows(run: RunView) -> str:
     method = run.known_method
     if method is None:
         return f"The method {run.method} is not known here, so nobody can say what its messages show."
+    noisy = next((entry for entry in run.seals if str(entry.get("kind", "")).endswith("-labels")), None)
+    if method.shows_labels and noisy is not None:
+        return (
+            f"What the owner sends shows noisy labels only, drawn once with epsilon {noisy.get('epsilon')}: a curious "
+            "party reads the noise with the class."
+        )
     if method.shows_labels:
         return "What the owner sends shows the labels: a curious party can read the class of its rows from it."
     if not run.ledger.rows:
@@ -92,8 +100,19 @@ def what_shows(run: RunView) -> str:
     return "No message holds labels or columns as they are; gradients and embeddings may still hint at them."
 
 
+def what_noise_says(run: RunView) -> list[str]:
+    """What each party's noise has cost, and what it covers."""
+    return [
+        f"{name} released {spent['releases']} times per {spent['unit']} with noise and spent epsilon "
+        f"{spent['spent']:.2f} of {spent['granted']:g} at delta {spent['delta']:g}; this covers {spent['covers']}."
+        for name, spent in run.privacy.items()
+    ]
+
+
 def what_it_is(run: RunView, line: Line) -> str:
     """What the messages of a ledger line are."""
+    if line.purpose == "setup":
+        return "keys and signatures, from which the parties make their masks"
     if line.purpose == "explain":
         return "one number about the party's part of the model"
     method = run.known_method

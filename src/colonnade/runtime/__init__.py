@@ -48,7 +48,9 @@ def make_parties(
     singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(tables)]
     sites: Sequence[Site] = singles
     if runtime == "fused":
-        sites = fuse(singles, [{name: part.optimizer for name, part in own.items()} for own in parts], batch)
+        # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
+        apart = {0} if owner_is_first and method.needs_owner_columns else set()
+        sites = fuse(singles, [{name: part.optimizer for name, part in own.items()} for own in parts], batch, apart)
     channel.wire = runtime == "bytes"
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 

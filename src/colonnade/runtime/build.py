@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -23,47 +26,70 @@ def build_parts(
     seed: int,
 ) -> dict[str, Part]:
     """One party's networks, initialised from (seed, party) and tried on its own rows."""
-
-    def build(width: int) -> nn.Module:
-        try:
-            net = model(table.shape, width)
-        except ColonnadeError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"model= fails for '{table.name}' when called with the row shape {table.shape} "
-                f"and the output width {width}: {error}"
-            ) from error
-        _try_network(net, table, width)
-        return net
-
     before = torch.get_rng_state()
     torch.manual_seed(derive_seed(seed, "init", member))
     try:
-        return method.party_parts(build, optimizer, classes)
+        return method.party_parts(Build(model, table), optimizer, classes)
     finally:
         torch.set_rng_state(before)
 
 
-def _try_network(net: object, table: Table, width: int) -> None:
+@dataclass(frozen=True)
+class Build:
+    """The user's builder for one party: called with an output width it gives a network that was tried."""
+
+    model: ModelBuilder
+    table: Table
+
+    def __call__(self, width: int) -> nn.Module:
+        """The network from the party's rows to this width."""
+        what = f"the row shape {self.table.shape} and the output width {width}"
+        net = self._made(lambda: self.model(self.table.shape, width), "model=", what)
+        _try_network(net, self.table, self.table.draw(_few_rows(self.table)), width)
+        return net
+
+    def decision(self, embedding: int, classes: int) -> nn.Module | None:
+        """The layers above the embedding that the user's builder brings of its own, or None."""
+        make = getattr(self.model, "decision", None)
+        if make is None:
+            return None
+        what = f"the embedding width {embedding} and {classes} classes"
+        net = self._made(lambda: make(embedding, classes), "decision of model=", what)
+        _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), classes)
+        return net
+
+    def _made(self, make: Callable[[], nn.Module], name: str, what: str) -> nn.Module:
+        try:
+            return make()
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{name} fails for '{self.table.name}' when called with {what}: {error}") from error
+
+
+def _few_rows(table: Table) -> Tensor:
+    return torch.arange(min(2, table.rows))
+
+
+def _try_network(net: object, table: Table, inputs: Tensor, width: int) -> None:
     if not isinstance(net, nn.Module):
         raise ModelError(f"model= gave a {type(net).__name__} for '{table.name}'; it must build a torch.nn.Module.")
-    rows = torch.arange(min(2, table.rows))
     net.eval()
     try:
         with torch.no_grad():
-            output = net(table.draw(rows))
+            output = net(inputs)
     except ColonnadeError:
         raise
     except Exception as error:
-        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {table.shape}: {error}") from error
+        came = tuple(inputs.shape[1:])
+        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {came}: {error}") from error
     if not isinstance(output, Tensor):
         raise ModelError(f"the network of '{table.name}' gives a {type(output).__name__}; it must give one tensor.")
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise ModelError(f"the network of '{table.name}' has nothing to train; give it a layer with parameters.")
-    if tuple(output.shape) != (len(rows), width):
-        came = tuple(output.shape[1:])
+    if tuple(output.shape) != (len(inputs), width):
+        shape = tuple(output.shape[1:])
         raise ModelError(
-            f"the network of '{table.name}' gives outputs of width {came[0] if len(came) == 1 else came}, "
+            f"the network of '{table.name}' gives outputs of width {shape[0] if len(shape) == 1 else shape}, "
             f"but {width} is expected; build the last layer with the width that model= is given."
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -163,12 +163,16 @@ class FusedSite(Site):
 
 
 def fuse(
-    sites: Sequence[LoopSite], builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]], batch: int
+    sites: Sequence[LoopSite],
+    builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]],
+    batch: int,
+    apart: Container[int] = (),
 ) -> list[Site]:
-    """Group like parties; parties that are like no other stay as they are."""
+    """Group like parties; parties that are like no other, or are to stay ``apart``, stay as they are."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for k, site in enumerate(sites):
-        alike[_likeness(site) or ("alone", k)].append(k)
+        likeness = None if k in apart else _likeness(site)
+        alike[likeness or ("alone", k)].append(k)
     fused: list[Site] = []
     for members in alike.values():
         for group in _groups(members, sites[members[0]], batch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from colonnade.channel import Channel
+from colonnade.channel import Channel, add
 from colonnade.errors import ColonnadeError, TrainingError
 from colonnade.method import Parties, Turn
 from colonnade.runtime.fused import FusedSite
@@ -25,6 +25,7 @@ class InProcess(Parties):
         self.names = [table.name for table in tables]
         self.sites = list(sites)
         self.channel = channel
+        channel.know("train", tables[0])
         self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
 
     def ask(
@@ -38,24 +39,21 @@ class InProcess(Parties):
     ) -> list[R]:
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
         chosen = list(range(len(self))) if to is None else sorted(set(to))
-        received = self._deliver(step.__name__, turn, chosen, all, each)
-        replies: dict[int, Any] = {}
-        for site in self._sites_for(set(chosen), turn):
-            messages = [received[k] for k in site.members] if received else []
-            replies |= zip(site.members, self._run(site, step, turn, messages, each is None), strict=True)
+        replies = self._replies(step, turn, chosen, all, each)
         return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
 
     def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
-        replies: list[Any] = self.ask(step, turn, all=all, each=each)
-        totals = [fields[0].clone() for fields in zip(*replies, strict=True)]
-        for reply in replies[1:]:  # in party order, so that every runtime rounds alike
-            for total, value in zip(totals, reply, strict=True):
-                total += value
-        return type(replies[0])(*totals)  # type: ignore[no-any-return]
+        replies = self._replies(step, turn, list(range(len(self))), all, each)
+        away = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
+        parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home)]
+        if away:
+            parts.append(self.channel.sum(away, step=step.__name__, turn=turn))
+        return add(parts)  # type: ignore[no-any-return]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table (test rows, rows to predict) at every party."""
+        self.channel.know(name, tables[0])
         for site in self.sites:
             site.place(name, tables)
 
@@ -79,6 +77,17 @@ class InProcess(Parties):
         for each in self.sites:
             each.load(named)
 
+    def _replies(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> dict[int, Any]:
+        """What each chosen party would send back, before it is sealed."""
+        received = self._deliver(step.__name__, turn, chosen, all, each)
+        replies: dict[int, Any] = {}
+        for site in self._sites_for(set(chosen), turn):
+            messages = [received[k] for k in site.members] if received else []
+            replies |= zip(site.members, self._run(site, step, turn, messages, each is None), strict=True)
+        return replies
+
     def _run(self, site: Site, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
         site.begin(turn)
         try:
@@ -97,20 +106,24 @@ class InProcess(Parties):
     ) -> dict[int, Any]:
         if all is None and each is None:
             return {}
-        messages = dict.fromkeys(chosen, all) if each is None else dict(zip(chosen, each, strict=True))
-        for k in chosen:
-            if k not in self.at_home:
-                messages[k] = self.channel.to_party(
-                    messages[k], party=self.names[k], step=step, round=turn.round, purpose=turn.purpose
-                )
+        if each is None:
+            away = [self.names[k] for k in chosen if k not in self.at_home]
+            # The owner's own part hears what the others hear: like parties must be computed alike.
+            heard = self.channel.broadcast(all, parties=away, step=step, turn=turn) if away else all
+            return dict.fromkeys(chosen, heard)
+        messages = dict(zip(chosen, each, strict=True))
+        for k in set(chosen) - self.at_home:
+            messages[k] = self.channel.to_party(messages[k], party=self.names[k], step=step, turn=turn)
         return messages
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
-        if reply is None:
-            return None
-        if k in self.at_home:
-            return type(reply)(*(tensor.detach() for tensor in reply))
-        return self.channel.to_owner(reply, party=self.names[k], step=step, round=turn.round, purpose=turn.purpose)
+        if reply is None or k in self.at_home:
+            return self._at_home(reply)
+        return self.channel.to_owner(reply, party=self.names[k], step=step, turn=turn)
+
+    @staticmethod
+    def _at_home(reply: Any) -> Any:
+        return None if reply is None else type(reply)(*(tensor.detach() for tensor in reply))
 
     def _sites_for(self, chosen: set[int], turn: Turn) -> list[Site]:
         for site in list(self.sites):

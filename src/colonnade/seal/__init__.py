@@ -1,1 +1,115 @@
-"""Seals: what happens to a message on its way, or to the labels, before anybody else sees them."""
+"""Seals: what happens to a message on its way, or to the labels, before anybody else sees them.
+
+::
+
+    the party's values ── Noise ── Bits or TopK ── Blind ──> frame ──> the owner
+                          clip,    few bits,       masks that
+                          noise,   fewer entries   cancel in
+                          budget                   the sum
+
+The order is always this one, whatever the order of the list that ``seal=`` was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any
+
+from colonnade.errors import ConfigError, SealError, unknown
+from colonnade.seal.base import Seal
+from colonnade.seal.bits import Bits
+from colonnade.seal.blind import Blind
+from colonnade.seal.codec import Codec
+from colonnade.seal.labels import LaplaceLabels, RandomLabels
+from colonnade.seal.noise import Noise
+from colonnade.seal.topk import TopK
+
+__all__ = [
+    "SEALS",
+    "Bits",
+    "Blind",
+    "LaplaceLabels",
+    "Noise",
+    "RandomLabels",
+    "Seal",
+    "Seals",
+    "TopK",
+    "describe",
+    "listed",
+    "make_seal",
+    "make_seals",
+]
+
+SEALS: dict[str, type[Seal]] = {cls.kind: cls for cls in (Bits, TopK, Blind, Noise, RandomLabels, LaplaceLabels)}
+
+
+@dataclass(frozen=True)
+class Seals:
+    """The seals of a run, each in its place."""
+
+    up: Codec | None = None
+    down: Codec | None = None
+    blind: Blind | None = None
+    noise: Noise | None = None
+    labels: RandomLabels | LaplaceLabels | None = None
+
+    def __post_init__(self) -> None:
+        if self.blind is None or self.up is None:
+            return
+        if not isinstance(self.up, Bits):
+            raise SealError(
+                f"{type(self.up).__name__} keeps other entries at every party, so what Blind hides would not add up; "
+                "use Bits with Blind, or TopK(ways='down')."
+            )
+        self.up.fixed_scale("o")  # refuses a scale that parties do not share
+
+
+def make_seals(came: Any) -> Seals:
+    """Put one seal, a list of them, or None in their places.
+
+    >>> make_seals([Blind(), Bits(4)]).up
+    Bits(ways='both', feedback=False, max_clipped=0.05, bits=4, scale='auto')
+    """
+    places: dict[str, Any] = {}
+    for seal in listed(came):
+        if not isinstance(seal, Seal):
+            raise ConfigError(f"seal= holds {seal!r}; give seals such as cn.Bits(4) or cn.Blind(), alone or in a list.")
+        for place in _places(seal):
+            if place in places:
+                raise ConfigError(f"seal= holds {places[place]!r} and {seal!r}, which do the same; keep one of them.")
+            places[place] = seal
+    return Seals(**places)
+
+
+def make_seal(kind: str, **options: Any) -> Seal:
+    """A seal from its name, as a job file writes it.
+
+    >>> make_seal("bits", bits=2).bits
+    2
+    """
+    if kind not in SEALS:
+        raise unknown("seal", kind, SEALS)
+    known = [field.name for field in fields(SEALS[kind]) if field.default is not MISSING]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of seal {kind}", option, known)
+    return SEALS[kind](**options)
+
+
+def describe(seals: Iterable[Seal]) -> list[dict[str, Any]]:
+    """Seals as plain data for a run's config."""
+    return [{"kind": seal.kind, **asdict(seal)} for seal in seals]
+
+
+def listed(came: Any) -> list[Seal]:
+    """What ``seal=`` was given, as a list."""
+    return [] if came is None else list(came) if isinstance(came, list | tuple) else [came]
+
+
+def _places(seal: Seal) -> list[str]:
+    if isinstance(seal, Codec):
+        return ["up", "down"] if seal.ways == "both" else [seal.ways]
+    if isinstance(seal, RandomLabels | LaplaceLabels):
+        return ["labels"]
+    return [seal.kind]

@@ -18,13 +18,15 @@ class Seal(ABC):
 
     kind: ClassVar[str]
     """The seal's name in a job file."""
+    unchecked: ClassVar[tuple[str, ...]] = ()
+    """Fields of more than one type, which the seal checks itself."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, kind = getattr(self, field.name), type(field.default)
             accepted = (int, float) if kind is float else kind
             wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, accepted)
-            if kind in _WORDS and wrong:
+            if kind in _WORDS and wrong and field.name not in self.unchecked:
                 raise ConfigError(f"{self.kind}: {field.name}={value!r} is not {_WORDS[kind]}.")
-            if kind is float and not math.isfinite(value):
+            if isinstance(value, float) and not math.isfinite(value):
                 raise ConfigError(f"{self.kind}: {field.name}={value} is not finite.")

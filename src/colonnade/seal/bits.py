@@ -1,0 +1,139 @@
+"""Few-bit codes: uniform stochastic quantisation (Alistarh et al., *QSGD*, 2017), packed without gaps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import ConfigError, MessageError, SealError, unknown
+from colonnade.seal.codec import Codec, Draw, as_wire, from_wire
+from colonnade.seal.pack import Codes, smallest
+
+SCALES: dict[str, tuple[str, float]] = {
+    # field: the scale that travels with the codes; the fixed bound where codes must add, under Blind
+    "h": ("tensor", 8.0),  # embeddings: much alike from row to row
+    "o": ("tensor", 4.0),  # one party's share of the logits
+    "slope": ("row", 0.01),  # gradients: rows that are learnt already are orders of magnitude smaller
+    "u": ("tensor", 4.0),  # ADMM gaps: every row is as far off as its dual allows
+}
+SOFT_MAXIMUM = 8
+"""The power whose mean stands for the largest magnitude: unlike that, it adds over parties and ignores outliers."""
+
+
+@dataclass(frozen=True)
+class Bits(Codec):
+    """Stochastic quantisation to 2^bits levels.
+
+    ``scale`` says where the levels lie: "tensor" (around its mean, as far as its values reach but for outliers),
+    "row" (each row its own, symmetric), a number (fixed, from minus to plus that), or "auto" (what suits the kind
+    of message; under Blind a scale that follows the sum of all parties' reach).
+    Beyond a fixed scale values are clipped and counted; a tensor with more than ``max_clipped`` is refused.
+
+    >>> values = torch.tensor([[-3.0, -1.0], [1.0, 3.0]])
+    >>> wire = Bits(2, scale=3.0).encode("h", values, torch.rand)
+    >>> wire["h"].tolist(), Bits(2, scale=3.0).decode("h", wire).tolist()
+    ([228], [[-3.0, -1.0], [1.0, 3.0]])
+    """
+
+    kind: ClassVar[str] = "bits"
+    unchecked: ClassVar[tuple[str, ...]] = ("scale",)
+
+    bits: int = 4
+    scale: float | str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.bits <= 16:
+            raise ConfigError(f"bits: bits={self.bits} is out of range; give a whole number from 1 to 16.")
+        if isinstance(self.scale, str):
+            if self.scale not in ("auto", "tensor", "row"):
+                raise unknown("scale of bits", self.scale, ["auto", "tensor", "row", "a positive number"])
+        elif isinstance(self.scale, bool) or not isinstance(self.scale, int | float) or not self.scale > 0:
+            raise ConfigError(f"bits: scale={self.scale!r} is out of range; give a positive number.")
+
+    @property
+    def bound(self) -> float:
+        """A fixed scale, if there is one."""
+        return math.inf if isinstance(self.scale, str) else float(self.scale)
+
+    @property
+    def loading(self) -> float:
+        """How far beyond the soft maximum the levels reach: with few of them, fine steps are worth some clipping."""
+        return 0.4 * self.bits
+
+    @property
+    def levels(self) -> int:
+        """The highest code."""
+        return int(2**self.bits - 1)
+
+    def fixed_scale(self, name: str) -> float:
+        """The bound that all parties share, so that their codes add."""
+        if self.scale in ("tensor", "row"):
+            raise SealError(
+                f"Bits(scale='{self.scale}') gives every party a scale of its own, and blinded codes add only on a "
+                "common one; give a number, such as Bits(4, scale=4.0), or scale='auto'."
+            )
+        return SCALES.get(name, ("", 1.0))[1] if isinstance(self.scale, str) else float(self.scale)
+
+    def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
+        """Codes of ``bits`` bits, and the scale if it is not fixed."""
+        scale = self._scale_of(name)
+        wire = {}
+        if scale == "tensor":
+            wire[f"{name}.scale"] = self._tensor_scale(values)
+        elif scale == "row":
+            wire[f"{name}.scale"] = _row_scale(values)
+        low, high = self._range(wire.get(f"{name}.scale"), scale)
+        codes = self.quantise(values, low, high, draw)
+        return {**as_wire(name, codes, self.bits, values.shape), **wire}
+
+    def decode(self, name: str, wire: dict[str, Tensor]) -> Tensor:
+        """The levels that the codes stand for."""
+        codes, shape = from_wire(name, wire, self.bits)
+        scale = self._scale_of(name)
+        travelled = wire.get(f"{name}.scale")
+        expected = {"tensor": (2,), "row": (shape[0], *[1] * (len(shape) - 1))}.get(str(scale))
+        if (None if travelled is None else tuple(travelled.shape)) != expected:
+            raise MessageError(f"the codes of '{name}' came with another scale than Bits({self.bits}) here expects.")
+        low, high = self._range(travelled, scale)
+        return self.levels_of(torch.from_numpy(codes.astype(np.int32)).reshape(shape), low, high)
+
+    def quantise(self, values: Tensor, low: Tensor, high: Tensor, draw: Draw) -> Codes:
+        """The codes of values that lie within [low, high]; equal to them in the mean."""
+        step = (high - low) / self.levels
+        position = torch.where(step > 0, (values - low) / step, torch.zeros(()))
+        codes = (position + draw(tuple(values.shape))).floor().clamp(0, self.levels)
+        return codes.to(torch.int32).numpy().astype(smallest(self.bits))
+
+    def levels_of(self, codes: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """What codes stand for."""
+        return (low + codes * ((high - low) / self.levels)).to(torch.float32)
+
+    def _tensor_scale(self, values: Tensor) -> Tensor:
+        if not values.numel():
+            return torch.zeros(2)
+        low, high = values.aminmax()
+        centre = values.mean()
+        reach = self.loading * (values - centre).double().abs().pow(SOFT_MAXIMUM).mean().pow(1 / SOFT_MAXIMUM).float()
+        return torch.stack([torch.maximum(low, centre - reach), torch.minimum(high, centre + reach)])
+
+    def _scale_of(self, name: str) -> str | float:
+        return SCALES.get(name, ("tensor", 0.0))[0] if self.scale == "auto" else self.scale
+
+    def _range(self, travelled: Tensor | None, scale: str | float) -> tuple[Tensor, Tensor]:
+        if travelled is None:
+            return torch.tensor(-float(scale)), torch.tensor(float(scale))
+        travelled = travelled.to(torch.float32)
+        return (travelled[0], travelled[1]) if scale == "tensor" else (-travelled, travelled)
+
+
+def _row_scale(values: Tensor) -> Tensor:
+    """Each row's largest magnitude as a half float that is not smaller, two bytes a row."""
+    largest = values.flatten(1).abs().amax(1) if values.numel() else values.new_zeros(len(values))
+    half = (largest * (1 + 2**-10) + 6e-8).to(torch.float16)
+    return half.clamp(max=torch.finfo(torch.float16).max).reshape(-1, *[1] * (values.ndim - 1))

@@ -1,0 +1,250 @@
+"""Who the blinded parties are, and the keys that each pair of them shares.
+
+The owner relays every message here and may be curious or lie, so nothing it relays is believed unsigned:
+
+1. Each party starts with a fresh X25519 key and a random *incarnation*, and signs both: a :class:`Hello`.
+2. Each party checks all hellos against the manifest and signs the *roster*, a SHA-256 over the job and all hellos.
+3. Each party checks that everybody signed the same roster. That proves freshness: nobody but a live peer can sign a
+   roster with my incarnation in it, so a hello of an earlier start gets no further.
+4. Pair secret = HKDF-Extract(salt=roster, X25519). Key = HKDF-Expand(pair secret, protocol | use | roster | round |
+   serial | attempt | tensor | pair): one key per tensor and attempt, and never the same one after a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from colonnade.errors import SealError
+
+PROTOCOL = "colonnade/secure-sum/1"
+_NONCE = 12
+
+
+def pack(*parts: bytes | str | int) -> bytes:
+    """The parts, each after its length, so that two lists of parts never give the same bytes.
+
+    >>> pack("ab", "c") == pack("a", "bc")
+    False
+    """
+    raw = [p.to_bytes(8) if isinstance(p, int) else p.encode() if isinstance(p, str) else p for p in parts]
+    return b"".join(len(part).to_bytes(4) + part for part in raw)
+
+
+class Identity:
+    """The Ed25519 key of an organisation; its public half stands in the manifest of every job."""
+
+    def __init__(self, private: bytes) -> None:
+        if len(private) != 32:
+            raise SealError(f"a private identity key of {len(private)} bytes came; it must be 32.")
+        self._key = Ed25519PrivateKey.from_private_bytes(private)
+        self.public: bytes = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def new(cls) -> Identity:
+        """A fresh identity.
+
+        >>> me = Identity.new()
+        >>> verify(me.public, b"text", me.sign(b"text"))
+        """
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw())
+
+    def private(self) -> bytes:
+        """The 32 secret bytes that ``Identity(...)`` takes back; keep them where only the party can read."""
+        return self._key.private_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature, 64 bytes."""
+        return self._key.sign(message)
+
+
+def verify(public: bytes, message: bytes, signature: bytes, what: str = "a message") -> None:
+    """Refuse a signature that ``public`` did not make over ``message``; the error says ``what`` was signed."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError, TypeError):
+        raise SealError(f"the signature of {what} is not valid; it is altered, of another session or forged.") from None
+
+
+class Hello(NamedTuple):
+    """How a party presents itself at its start: a fresh key, signed by the identity that the manifest knows."""
+
+    party: str
+    key: bytes
+    incarnation: bytes
+    signature: bytes
+
+    def signed(self, job: bytes) -> bytes:
+        """The bytes that the signature covers."""
+        return pack(PROTOCOL, "hello", job, self.party, self.key, self.incarnation)
+
+
+class Ticket(NamedTuple):
+    """What a mask is for; ``serial`` counts the sums of a session, and a failed one is redone as the next attempt."""
+
+    round: int
+    serial: int
+    attempt: int
+    tensor: str
+
+    def packed(self) -> bytes:
+        """The ticket as unambiguous bytes."""
+        for name, number in zip(self._fields, self[:3], strict=False):
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**63:
+                raise SealError(f"a ticket with {name}={number!r} came; it must be a whole number from 0.")
+        return pack(*self)
+
+
+def roster_digest(job: bytes, hellos: Sequence[Hello]) -> bytes:
+    """The SHA-256 over the job and all hellos in name order, which names one session of these parties."""
+    ordered = sorted(hellos, key=lambda hello: hello.party)
+    return hashlib.sha256(pack(PROTOCOL, "roster", job, *(part for hello in ordered for part in hello))).digest()
+
+
+def agree(private: X25519PrivateKey, public: bytes, roster: bytes, whose: str) -> bytes:
+    """HKDF-Extract of the X25519 secret; a key of low order, which would make it known to all, is refused."""
+    try:
+        return hmac.digest(roster, private.exchange(X25519PublicKey.from_public_bytes(public)), "sha256")
+    except (ValueError, TypeError):
+        raise SealError(f"the X25519 key of {whose} is malformed or of low order; refuse this peer.") from None
+
+
+def expand(secret: bytes, *info: bytes | str | int) -> bytes:
+    """A key of 32 bytes by HKDF-Expand with SHA-256."""
+    return HKDFExpand(SHA256(), 32, pack(PROTOCOL, *info)).derive(secret)
+
+
+class Membership:
+    """One party's end of the key agreement: ``hello``, ``confirm``, ``join``, and then keys.
+
+    Make one at every process start, and a new one (at every party) whenever a party restarts or the set changes.
+
+    >>> people = {name: Identity.new() for name in "ab"}
+    >>> manifest = {name: identity.public for name, identity in people.items()}
+    >>> a, b = (Membership(b"job", name, people[name], manifest) for name in "ab")
+    >>> hellos = [a.hello(), b.hello()]
+    >>> signed = {"a": a.confirm(hellos), "b": b.confirm(hellos)}
+    >>> a.join(signed), b.join(signed)
+    (None, None)
+    >>> ticket = Ticket(round=0, serial=0, attempt=0, tensor="h")
+    >>> a.pair_key("b", ticket) == b.pair_key("a", ticket)
+    True
+    """
+
+    def __init__(self, job: bytes, party: str, identity: Identity, manifest: Mapping[str, bytes]) -> None:
+        if manifest.get(party) != identity.public:
+            raise SealError(f"the manifest does not list {party!r} with this identity; give it the party's public key.")
+        if len(set(manifest.values())) != len(manifest) or any(len(key) != 32 for key in manifest.values()):
+            raise SealError("the manifest needs one Ed25519 key of 32 bytes per party, all different.")
+        self.job, self.party, self.identity, self.manifest = job, party, identity, dict(manifest)
+        self.names = tuple(sorted(manifest))
+        self.peers = tuple(name for name in self.names if name != party)
+        self._private: X25519PrivateKey | None = X25519PrivateKey.generate()
+        unsigned = Hello(party, self._private.public_key().public_bytes_raw(), os.urandom(16), b"")
+        self._hello = unsigned._replace(signature=identity.sign(unsigned.signed(job)))
+        self._secrets: dict[str, bytes] = {}
+        self._digest, self._joined, self._closed = b"", False, False
+        self._latest = (-1, -1, -1)  # serial, attempt and round of the newest ticket
+        self._spent: set[tuple[str, str]] = set()  # its uses: (peer, tensor)
+
+    def hello(self) -> Hello:
+        """What this party tells all others; the same at every call."""
+        return self._hello
+
+    def confirm(self, hellos: Sequence[Hello]) -> bytes:
+        """Check everybody's hello and sign the roster; send the signature to all."""
+        if self._private is None:
+            raise SealError(f"{self.party!r} confirmed a roster already; start a new membership for another one.")
+        self._check_names([hello.party for hello in hellos], "hellos")
+        if self._hello not in hellos:
+            raise SealError(f"the hello of {self.party!r} came back altered; the relay swapped it: stop.")
+        for hello in hellos:
+            self._check(hello)
+        if len({hello.key for hello in hellos} | {hello.incarnation for hello in hellos}) != 2 * len(hellos):
+            raise SealError("two parties came with the same key or incarnation; each must draw its own: stop.")
+        self._digest = roster = roster_digest(self.job, hellos)
+        keys = {hello.party: hello.key for hello in hellos}
+        self._secrets = {peer: agree(self._private, keys[peer], roster, repr(peer)) for peer in self.peers}
+        self._private = None  # not needed any more, and so not to be stolen
+        return self.identity.sign(pack(PROTOCOL, "confirm", self._digest))
+
+    def _check_names(self, names: Sequence[str], what: str) -> None:
+        if sorted(names) != list(self.names):
+            raise SealError(f"{what} of {sorted(names)} came; the manifest asks for each of {list(self.names)} once.")
+
+    def _check(self, hello: Hello) -> None:
+        if len(hello.key) != 32 or len(hello.incarnation) != 16:
+            raise SealError(f"the hello of {hello.party!r} is malformed; expected a key of 32 and 16 random bytes.")
+        verify(self.manifest[hello.party], hello.signed(self.job), hello.signature, f"the hello of {hello.party!r}")
+
+    def join(self, confirmations: Mapping[str, bytes]) -> None:
+        """Check that everybody signed the very roster that this party signed; keys can be had from now on."""
+        if self._private is not None or self._joined:
+            raise SealError(f"{self.party!r} cannot join now; confirm the hellos first, and join once.")
+        self._check_names(list(confirmations), "confirmations")
+        for name, signature in confirmations.items():
+            verify(self.manifest[name], pack(PROTOCOL, "confirm", self._digest), signature, f"the roster by {name!r}")
+        self._joined = True
+
+    @property
+    def roster(self) -> bytes:
+        """The digest that names this session; only after ``join``."""
+        if not self._joined:
+            raise SealError(f"{self.party!r} has not joined yet; exchange hellos and confirmations first.")
+        return self._digest
+
+    def close(self) -> None:
+        """Give no more keys, for good: the set of parties changes, or the session ends."""
+        self._closed = True
+        self._secrets = {}
+
+    def spend(self, ticket: Ticket, peer: str) -> None:
+        """Mark a ticket as used with a peer; a second use, or a ticket older than the newest, is refused."""
+        self._secret(peer)
+        ticket.packed()
+        newest = (ticket.serial, ticket.attempt, ticket.round)
+        if newest[:2] < self._latest[:2] or (newest[0] == self._latest[0] and newest[2] != self._latest[2]):
+            raise SealError(f"{ticket} came after serial, attempt, round {self._latest}; take the next serial.")
+        self._spent, self._latest = self._spent if newest == self._latest else set(), newest
+        if (peer, ticket.tensor) in self._spent:
+            raise SealError(f"{ticket} was used with {peer!r} already; a mask must not serve twice: next attempt.")
+        self._spent.add((peer, ticket.tensor))
+
+    def _secret(self, peer: str) -> bytes:
+        if not self.roster or self._closed:
+            raise SealError(f"the membership of {self.party!r} is closed; make a new one with all remaining parties.")
+        if peer not in self._secrets:
+            raise SealError(f"{peer!r} is not a peer of {self.party!r}; its peers are {list(self.peers)}.")
+        return self._secrets[peer]
+
+    def pair_key(self, peer: str, ticket: Ticket) -> bytes:
+        """The mask key that this party and ``peer`` share for a ticket; given out once."""
+        self.spend(ticket, peer)
+        return expand(self._secret(peer), "mask", self.roster, ticket.packed(), *sorted((self.party, peer)))
+
+    def _channel(self, ticket: Ticket, sender: str, receiver: str) -> ChaCha20Poly1305:
+        secret = self._secret(receiver if sender == self.party else sender)
+        return ChaCha20Poly1305(expand(secret, "channel", self.roster, ticket.packed(), sender, receiver))
+
+    def encrypt(self, peer: str, ticket: Ticket, message: bytes) -> bytes:
+        """Bytes that only ``peer`` can read, and only as ours and for this ticket."""
+        nonce = os.urandom(_NONCE)
+        return nonce + self._channel(ticket, self.party, peer).encrypt(nonce, message, None)
+
+    def decrypt(self, peer: str, ticket: Ticket, sealed: bytes) -> bytes:
+        """What ``peer`` encrypted for us under this ticket; anything else is refused."""
+        channel = self._channel(ticket, peer, self.party)
+        try:
+            return channel.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+        except (InvalidTag, ValueError):
+            raise SealError(f"bytes said to be from {peer!r} do not open; altered or misrouted: stop.") from None

@@ -1,0 +1,249 @@
+"""A secure sum that survives parties that fall away: the double masking of Bonawitz et al. (CCS 2017).
+
+For one ticket each party makes a fresh X25519 key and a random seed, and gives every peer a Shamir share of both. Its
+message is ``codes + stream(seed) + sum of +-stream(pair)``. The owner announces who survived; for each party the rest
+then hands out shares of *either* the seed (it survived: its message counts, the pair masks cancel) *or* the key (it
+fell away: its pair masks are removed), so one party's message is never bare:
+
+    advertise -> share -> mask -> (owner) announce -> sign -> reveal -> (owner) open
+
+The owner relays and may lie. Keys are signed, shares travel encrypted, and a party reveals only after ``t`` of ``K``
+parties signed the very list that it signed. With ``t > 2K/3`` two lists would need K/3 parties that sign both; a party
+signs one per ticket, ever. The seed's hash is advertised too, so wrong shares are noticed and never give a wrong sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from colonnade.errors import SealError
+from colonnade.seal import shamir
+from colonnade.seal.keys import PROTOCOL, Membership, Ticket, agree, expand, pack, verify
+from colonnade.seal.mask import shift
+from colonnade.seal.ring import Codes, Ring
+from colonnade.seal.secure_sum import SumLog, check_messages
+
+PHASES = ("advertise", "share", "mask", "sign", "reveal")
+
+
+class Advert(NamedTuple):
+    """A party's key for one ticket and the hash of its seed, signed by its identity."""
+
+    party: str
+    key: bytes
+    commitment: bytes
+    signature: bytes
+
+    def signed(self, roster: bytes, ticket: Ticket) -> bytes:
+        """The bytes that the signature covers."""
+        return pack(PROTOCOL, "advert", roster, ticket.packed(), self.party, self.key, self.commitment)
+
+
+class Reveal(NamedTuple):
+    """One party's shares of every survivor's seed and of every other party's key."""
+
+    seeds: dict[str, bytes]
+    keys: dict[str, bytes]
+
+
+class _Sum:
+    """What party and owner know alike: who takes part in which sum, and how masks and signatures are made."""
+
+    def __init__(self, manifest: Mapping[str, bytes], roster: bytes, ticket: Ticket, ring: Ring) -> None:
+        self.threshold = shamir.threshold(len(manifest))
+        self.manifest, self.roster, self.ticket, self.ring = dict(manifest), roster, ticket, ring
+        self.names = tuple(sorted(manifest))
+        self.adverts: dict[str, Advert] = {}
+
+    def _enough(self, names: Sequence[str], known: Sequence[str], what: str) -> None:
+        if len(set(names)) != len(names) or not set(names) <= set(known):
+            raise SealError(f"{what} of {list(names)} came; expected some of {sorted(known)}, each once: stop.")
+        if len(names) < self.threshold:
+            raise SealError(f"{what} of {len(names)} parties came; {self.threshold} are needed: drop this sum.")
+
+    def _check_adverts(self, adverts: Sequence[Advert]) -> dict[str, Advert]:
+        self._enough([advert.party for advert in adverts], self.names, "adverts")
+        for advert in adverts:
+            message = advert.signed(self.roster, self.ticket)
+            verify(self.manifest[advert.party], message, advert.signature, f"the advert of {advert.party!r}")
+        if len({advert.key for advert in adverts}) != len(adverts):
+            raise SealError("two parties advertised the same key; each must draw its own: stop.")
+        return {advert.party: advert for advert in adverts}
+
+    def _check_signatures(self, survivors: Sequence[str], signatures: Mapping[str, bytes]) -> None:
+        self._enough(list(signatures), survivors, "signatures")
+        for name, signature in signatures.items():
+            verify(self.manifest[name], self._list(survivors), signature, f"the survivors by {name!r}")
+
+    def _list(self, survivors: Sequence[str]) -> bytes:
+        return pack(PROTOCOL, "survivors", self.roster, self.ticket.packed(), *survivors)
+
+    def _pair(self, private: X25519PrivateKey, mine: str, peer: str) -> bytes:
+        secret = agree(private, self.adverts[peer].key, self.roster, repr(peer))
+        return expand(secret, "recover", self.ticket.packed(), *sorted((mine, peer)))
+
+    def _self(self, seed: bytes, party: str) -> bytes:
+        return expand(seed, "self", self.roster, self.ticket.packed(), party)
+
+    def _commit(self, seed: bytes, party: str) -> bytes:
+        return hashlib.sha256(pack(PROTOCOL, "seed", self.roster, self.ticket.packed(), party, seed)).digest()
+
+
+class RecoverParty(_Sum):
+    """One party's end of one recoverable sum; making it uses the ticket up, and every phase comes once and in order."""
+
+    def __init__(self, membership: Membership, ticket: Ticket, ring: Ring, log: SumLog | None = None) -> None:
+        super().__init__(membership.manifest, membership.roster, ticket, ring)
+        self.membership, self.party = membership, membership.party
+        self.log = SumLog() if log is None else log
+        self.log.begin(ticket, self.roster, self.names)
+        for peer in membership.peers:
+            membership.spend(ticket, peer)
+        self._key, self._seed = X25519PrivateKey.generate(), os.urandom(32)
+        self._held: dict[str, bytes] = {}  # by owner of the secret: a share of its key, then one of its seed
+        self._survivors: tuple[str, ...] = ()
+        self._next = "advertise"
+
+    def _turn(self, phase: str) -> None:
+        if phase != self._next:
+            raise SealError(f"{self.party!r} was asked to {phase}, but comes to {self._next!r} next; keep the order.")
+
+    def advertise(self) -> Advert:
+        """This sum's key and commitment, for all parties."""
+        self._turn("advertise")
+        self._next = "share"
+        commitment = self._commit(self._seed, self.party)
+        advert = Advert(self.party, self._key.public_key().public_bytes_raw(), commitment, b"")
+        self._mine = advert._replace(signature=self.membership.identity.sign(advert.signed(self.roster, self.ticket)))
+        return self._mine
+
+    def share(self, adverts: Sequence[Advert]) -> dict[str, bytes]:
+        """Shares of key and seed for every peer that advertised, each readable by that peer alone."""
+        self._turn("share")
+        checked = self._check_adverts(adverts)
+        if checked.get(self.party) != self._mine:
+            raise SealError(f"the advert of {self.party!r} is missing or altered; the relay swapped it: stop.")
+        keys = shamir.split(self._key.private_bytes_raw(), len(self.names), self.threshold)
+        seeds = shamir.split(self._seed, len(self.names), self.threshold)
+        shares = {n: key.raw() + seed.raw() for n, key, seed in zip(self.names, keys, seeds, strict=True)}
+        self._held[self.party] = shares[self.party]
+        self.adverts, self._next = checked, "mask"
+        peers = checked.keys() - {self.party}
+        return {peer: self.membership.encrypt(peer, self.ticket, shares[peer]) for peer in peers}
+
+    def mask(self, sealed: Mapping[str, bytes], codes: Codes) -> Codes:
+        """The masked message, once the shares of enough peers came; those who sent none get no pair mask."""
+        self._turn("mask")
+        self._enough([*sealed, self.party], list(self.adverts), "shares")
+        self.ring.check(codes, f"the tensor {self.ticket.tensor!r}")
+        held = {peer: self.membership.decrypt(peer, self.ticket, box) for peer, box in sealed.items()}
+        message = np.array(codes, order="C").reshape(-1)
+        shift(message, self._self(self._seed, self.party), self.ring, plus=True)
+        for peer in held:
+            shift(message, self._pair(self._key, self.party, peer), self.ring, plus=self.party < peer)
+        self._held, self._next = self._held | held, "sign"
+        return self.ring.reduce(message).reshape(codes.shape)
+
+    def sign(self, survivors: Sequence[str]) -> bytes:
+        """Agree to the owner's list of survivors; one list per ticket, ever (the same one may come again)."""
+        if self._survivors and tuple(survivors) != self._survivors:
+            raise SealError(f"survivors {list(survivors)} came after {list(self._survivors)} were signed: stop.")
+        if not self._survivors:
+            self._turn("sign")
+            self._enough(survivors, list(self._held), "survivors")
+            if self.party not in survivors or list(survivors) != sorted(survivors):
+                raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
+            self._survivors, self._next = tuple(survivors), "reveal"
+        return self.membership.identity.sign(self._list(self._survivors))
+
+    def reveal(self, signatures: Mapping[str, bytes]) -> Reveal:
+        """One share for every party: of a survivor's seed, or of another's key. Never both."""
+        self._turn("reveal")
+        self._check_signatures(self._survivors, {self.party: self.sign(self._survivors), **signatures})
+        self.log.opened(self.ticket, self._survivors)
+        seeds = {name: self._held[name][shamir.VALUE_BYTES :] for name in self._survivors}
+        keys = {name: share[: shamir.VALUE_BYTES] for name, share in self._held.items() if name not in seeds}
+        return Reveal(seeds, keys)
+
+
+class RecoverOwner(_Sum):
+    """The owner's end of one recoverable sum: relays, announces who survived, and opens the sum of their codes."""
+
+    _messages: Mapping[str, Codes] = {}
+    _sharers: tuple[str, ...] = ()
+
+    def advertise(self, adverts: Sequence[Advert]) -> list[Advert]:
+        """What to send to all who advertised."""
+        self.adverts = self._check_adverts(adverts)
+        return list(adverts)
+
+    def share(self, sealed: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
+        """Each sender's boxes, sorted by receiver."""
+        self._enough(list(sealed), list(self.adverts), "shares")
+        self._sharers = tuple(sorted(sealed))
+        return {to: {by: sealed[by][to] for by in self._sharers if by != to} for to in self._sharers}
+
+    def mask(self, messages: Mapping[str, Codes]) -> None:
+        """Take the masked messages that came in time."""
+        self._enough(list(messages), self._sharers, "messages")
+        check_messages(messages, self.ring, list(messages))
+        self._messages = dict(messages)
+
+    def announce(self) -> tuple[str, ...]:
+        """Whose message came, in name order; for all of them to sign."""
+        return tuple(sorted(self._messages))
+
+    def sign(self, signatures: Mapping[str, bytes]) -> dict[str, bytes]:
+        """What to send to all survivors, if enough of them signed."""
+        self._check_signatures(self.announce(), signatures)
+        return dict(signatures)
+
+    def open(self, reveals: Mapping[str, Reveal]) -> Codes:
+        """The sum of the survivors' codes, bit for bit."""
+        self._enough(list(reveals), survivors := self.announce(), "shares")
+        result = self.ring.add([self._messages[name].reshape(-1) for name in survivors])
+        for name in survivors:
+            shift(result, self._self(self._seed(name, reveals), name), self.ring, plus=False)
+        for gone in sorted(set(self._sharers) - set(survivors)):
+            private = self._key(gone, reveals)
+            for name in survivors:  # take away what the survivor added
+                shift(result, self._pair(private, gone, name), self.ring, plus=name > gone)
+        return self.ring.reduce(result).reshape(self._messages[survivors[0]].shape)
+
+    def _seed(self, name: str, reveals: Mapping[str, Reveal]) -> bytes:
+        seed = self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()})
+        if self._commit(seed, name) != self.adverts[name].commitment:
+            raise SealError(f"shares give another seed of {name!r} than it advertised; somebody lied: drop this sum.")
+        return seed
+
+    def _key(self, name: str, reveals: Mapping[str, Reveal]) -> X25519PrivateKey:
+        key = X25519PrivateKey.from_private_bytes(self._join({by: r.keys.get(name, b"") for by, r in reveals.items()}))
+        if key.public_key().public_bytes_raw() != self.adverts[name].key:
+            raise SealError(f"shares give another key of {name!r} than it advertised; somebody lied: drop this sum.")
+        return key
+
+    def _join(self, values: Mapping[str, bytes]) -> bytes:
+        shares = [shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()]
+        return shamir.join(shares[: self.threshold])
+
+
+def run(
+    parties: Mapping[str, RecoverParty], owner: RecoverOwner, codes: Mapping[str, Codes], away: Mapping[str, str]
+) -> Codes:
+    """One whole sum in one process; ``away`` says from which phase on a party is silent."""
+
+    def here(phase: str) -> list[str]:
+        return [name for name in parties if phase in PHASES[: PHASES.index(away[name]) if name in away else None]]
+
+    adverts = owner.advertise([parties[name].advertise() for name in here("advertise")])
+    boxes = owner.share({name: parties[name].share(adverts) for name in here("share")})
+    owner.mask({name: parties[name].mask(boxes[name], codes[name]) for name in here("mask")})
+    survivors = owner.announce()
+    signatures = owner.sign({name: parties[name].sign(survivors) for name in here("sign")})
+    return owner.open({name: parties[name].reveal(signatures) for name in here("reveal")})

@@ -1,0 +1,205 @@
+"""The secure sum: the owner learns what all parties' values add up to, and nothing else of them.
+
+Every pair of parties shares a mask per ticket (:mod:`colonnade.seal.keys`); the one earlier in name order adds it, the
+later one subtracts it. A masked message alone is uniform; in the sum over all parties the masks cancel bit for bit.
+
+What the sum itself reveals no mask hides. Sums over a set and over the set without one party, of the same rows,
+differ by that party's values; an owner might only pretend that a party is away. Three rules stand against it:
+
+* :class:`SumLog`: one opened sum per round and serial. A failed one is tried again, as the next attempt and with new
+  masks, only by the same parties and only while nothing was opened; a changed set begins with a new round.
+* :class:`SetChanges`: a smaller set is signed by everybody who remains in it, logged, and limited per job.
+* After a change all remaining parties make a new key agreement; the old one gives no more masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from colonnade.errors import SealError
+from colonnade.seal.keys import PROTOCOL, Membership, Ticket, pack, verify
+from colonnade.seal.mask import shift
+from colonnade.seal.ring import Codes, Ring
+
+
+class SumLog:
+    """What one party has lent its values to; keep one for a whole job, over all memberships.
+
+    ``begin`` is called by the maskers. Call ``opened`` as soon as the owner says that it has a sum, or sends anything
+    made from it. The next serial may begin either way. ``names``, ``round`` and ``barred`` are what to write into a
+    checkpoint and give back at a restart: they bar an owner from summing an old round again with other parties.
+
+    >>> log, ticket = SumLog(), Ticket(0, 0, 0, "h")
+    >>> log.begin(ticket, b"roster", ("a", "b"))
+    >>> log.begin(ticket._replace(attempt=1), b"roster", ("a", "b"))
+    >>> log.opened(ticket._replace(attempt=1))
+    >>> log.begin(ticket._replace(attempt=2), b"roster", ("a", "b"))
+    Traceback (most recent call last):
+    colonnade.errors.SealError: the sum of round 0, serial 0 was opened already; take the next serial.
+    """
+
+    def __init__(self, names: Sequence[str] = (), round: int = -1, barred: int = -1) -> None:
+        self.names: tuple[str, ...] = tuple(names)
+        self.round = round  # the newest one begun
+        self.barred = barred  # the newest one that was opened without some party
+        self._roster = b""
+        self._newest = (-1, -1)  # serial and attempt, of this roster
+        self._at = -1  # the round of that serial
+        self._opened = False
+
+    def begin(self, ticket: Ticket, roster: bytes, names: Sequence[str]) -> None:
+        """Allow a masked message for a ticket in a session of ``names``, or refuse it."""
+        bar = self.barred if self.names in ((), tuple(names)) else self.round
+        if roster != self._roster and ticket.round <= bar:
+            raise SealError(
+                f"round {ticket.round} came for {list(names)}, but rounds up to {bar} were summed over other parties, "
+                f"and the difference of the two sums would show single parties; go on with round {bar + 1}."
+            )
+        fresh = roster != self._roster or ticket.serial > self._newest[0]
+        if not fresh:
+            self._check_again(ticket)
+        self.names, self.round = tuple(names), max(self.round, ticket.round)
+        self._roster, self._at, self._newest = roster, ticket.round, (ticket.serial, ticket.attempt)
+        self._opened = self._opened and not fresh
+
+    def _check_again(self, ticket: Ticket) -> None:
+        """A serial that was begun before: another tensor of it, or another attempt."""
+        if (ticket.serial, ticket.attempt) < self._newest or ticket.round != self._at:
+            raise SealError(
+                f"{ticket} came after serial, attempt {self._newest} of round {self._at}; take the next serial."
+            )
+        if self._opened:
+            raise SealError(
+                f"the sum of round {ticket.round}, serial {ticket.serial} was opened already; take the next serial."
+            )
+
+    def opened(self, ticket: Ticket, survivors: Sequence[str] | None = None) -> None:
+        """Note that the owner has this sum, over ``survivors`` if not all: no further attempt at it."""
+        if ticket.serial > self._newest[0]:
+            raise SealError(f"{ticket} is said to be opened, but was never begun here; look at the owner's log.")
+        self._opened = self._opened or ticket.serial == self._newest[0]
+        if survivors is not None and tuple(survivors) != self.names:
+            self.barred = max(self.barred, ticket.round)
+
+
+class Masker:
+    """One party's end of the sum.
+
+    >>> from colonnade.seal.keys import Identity
+    >>> people = {name: Identity.new() for name in "abc"}
+    >>> manifest = {name: identity.public for name, identity in people.items()}
+    >>> members = {name: Membership(b"job", name, people[name], manifest) for name in "abc"}
+    >>> hellos = [member.hello() for member in members.values()]
+    >>> signed = {name: member.confirm(hellos) for name, member in members.items()}
+    >>> for member in members.values():
+    ...     member.join(signed)
+    >>> ring, ticket = Ring(32), Ticket(0, 0, 0, "h")
+    >>> codes = np.array([1, 2], np.uint32)
+    >>> total({name: Masker(member).mask(ticket, codes, ring) for name, member in members.items()}, ring, members)
+    array([3, 6], dtype=uint32)
+    """
+
+    def __init__(self, membership: Membership, log: SumLog | None = None) -> None:
+        if not membership.peers:
+            raise SealError("one blinded party came, but the sum of one party is its value; have two or more.")
+        self.roster = membership.roster
+        self.membership = membership
+        self.log = SumLog() if log is None else log
+
+    def mask(self, ticket: Ticket, codes: Codes, ring: Ring) -> Codes:
+        """The message for the owner: ``codes`` plus masks that cancel in the sum of all parties; a new array."""
+        ring.check(codes, f"the tensor {ticket.tensor!r}")
+        self.log.begin(ticket, self.roster, self.membership.names)
+        message = np.array(codes, order="C").reshape(-1)
+        for peer in self.membership.peers:
+            shift(message, self.membership.pair_key(peer, ticket), ring, plus=self.membership.party < peer)
+        return ring.reduce(message).reshape(codes.shape)
+
+
+def check_messages(messages: Mapping[str, Codes], ring: Ring, names: Collection[str]) -> None:
+    """Refuse messages unless each of ``names`` sent one, all of one shape and ring; the error names the party."""
+    if messages.keys() != set(names):
+        raise SealError(f"messages of {sorted(messages)} came; a sum needs exactly those of {sorted(names)}.")
+    first = min(messages)
+    for name in sorted(messages):
+        ring.check(messages[name], f"the message of {name!r}")
+        if messages[name].shape != messages[first].shape:
+            raise SealError(
+                f"the message of {name!r} has shape {messages[name].shape}, that of {first!r} "
+                f"{messages[first].shape}; all parties must use the same rows and widths."
+            )
+
+
+def total(messages: Mapping[str, Codes], ring: Ring, names: Collection[str]) -> Codes:
+    """The sum of all parties' codes, at the owner: the masks cancel."""
+    check_messages(messages, ring, names)
+    return ring.add([messages[name] for name in sorted(messages)])
+
+
+class SetChange(NamedTuple):
+    """Who leaves which session of which job; what every remaining party signs."""
+
+    job: bytes
+    roster: bytes
+    dropped: tuple[str, ...]
+
+    def signed(self) -> bytes:
+        """The bytes that signatures cover."""
+        return pack(PROTOCOL, "change", self.job, self.roster, *self.dropped)
+
+
+class SetChanges:
+    """One party's log of set changes in a job: it signs at most ``limit``, and moves on only when all signed the same.
+
+    ``sign`` closes the old membership. If one more party falls away before the rest has a new key agreement, sign a
+    longer list for the old membership; a list that takes somebody back in is refused.
+    Give ``log`` back after a restart, so that the limit holds for the job and not for the process.
+    """
+
+    def __init__(self, limit: int = 3, log: Sequence[SetChange] = ()) -> None:
+        self.limit = limit
+        self.log: list[SetChange] = list(log)
+
+    def sign(self, membership: Membership, dropped: Collection[str]) -> bytes:
+        """Agree to go on without ``dropped``; send the signature to all who remain. The old session ends here."""
+        change = self._change(membership, dropped)
+        if change not in self.log:
+            self._check(membership, change)
+            self.log.append(change)
+        membership.close()
+        return membership.identity.sign(change.signed())
+
+    def _change(self, membership: Membership, dropped: Collection[str]) -> SetChange:
+        return SetChange(membership.job, membership.roster, tuple(sorted(set(dropped))))
+
+    def _check(self, membership: Membership, change: SetChange) -> None:
+        """Refuse a list that makes no sense, contradicts one signed before, or is one too many."""
+        rest = set(membership.names) - set(change.dropped)
+        if not change.dropped or not set(change.dropped) < set(membership.names) or membership.party not in rest:
+            raise SealError(
+                f"{membership.party!r} cannot drop {list(change.dropped)}; name peers of {membership.peers}."
+            )
+        if len(rest) < 2:
+            raise SealError(f"only {sorted(rest)} would remain, and the sum of one party is its value; end the job.")
+        signed = [set(old.dropped) for old in self.log if old.roster == change.roster]
+        if not all(old < set(change.dropped) for old in signed):
+            raise SealError(
+                f"a list that drops {sorted(signed[-1])} was signed; {list(change.dropped)} contradicts it."
+            )
+        if sum(old.job == change.job for old in self.log) >= self.limit:
+            raise SealError(f"the set changed {self.limit} times, the most that this job allows; end the job.")
+
+    def accept(self, membership: Membership, dropped: Collection[str], signatures: Mapping[str, bytes]) -> Membership:
+        """Check that all who remain signed this very list; gives the new membership, with which to say hello."""
+        change = self._change(membership, dropped)
+        if not self.log or change != self.log[-1]:
+            raise SealError(f"{membership.party!r} did not sign to drop {list(change.dropped)}; sign it first.")
+        rest = {name: key for name, key in membership.manifest.items() if name not in change.dropped}
+        if signatures.keys() != rest.keys():
+            raise SealError(f"signatures of {sorted(signatures)} came; all of {sorted(rest)} must sign the change.")
+        for name, signature in signatures.items():
+            verify(rest[name], change.signed(), signature, f"the drop list by {name!r}")
+        return Membership(membership.job, membership.party, membership.identity, rest)

@@ -1,0 +1,60 @@
+"""The largest entries of every row and where they stand (Aji, Heafield 2017; Castiglia et al. 2022)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import ConfigError, MessageError
+from colonnade.seal.codec import Codec, Draw, as_wire, shape_of
+from colonnade.seal.pack import unpack
+
+
+@dataclass(frozen=True)
+class TopK(Codec):
+    """The largest ``share`` of every row's entries by magnitude; the others arrive as zero.
+
+    >>> wire = TopK(0.5).encode("h", torch.tensor([[0.1, -3.0, 2.0, 0.0]]), torch.rand)
+    >>> TopK(0.5).decode("h", wire).tolist()
+    [[0.0, -3.0, 2.0, 0.0]]
+    """
+
+    kind: ClassVar[str] = "topk"
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.share <= 1:
+            raise ConfigError(f"topk: share={self.share} is not a share; give a number above 0, up to 1.")
+
+    def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
+        """The kept values of every row, and packed positions."""
+        rows = values.flatten(1)
+        kept = math.ceil(self.share * rows.shape[1])
+        at = rows.abs().topk(kept, dim=1, sorted=False).indices.sort(dim=1).values
+        positions = at.to(torch.int32).numpy().astype(np.uint32)
+        coded = as_wire(f"{name}.at", positions, _index_bits(rows.shape[1]), values.shape)
+        return {name: rows.gather(1, at), **coded}
+
+    def decode(self, name: str, wire: dict[str, Tensor]) -> Tensor:
+        """The rows with zeros for what did not travel."""
+        came = wire[name]
+        shape = shape_of(f"{name}.at", wire)
+        width = math.prod(shape[1:])
+        if came.ndim != 2 or came.shape[0] != shape[0]:
+            raise MessageError(f"{tuple(came.shape)} values of '{name}' came for rows of the shape {shape}.")
+        raw = wire[f"{name}.at"].numpy()
+        at = unpack(raw, _index_bits(width), came.numel()).astype(np.int64).reshape(tuple(came.shape))
+        if at.size and at.max() >= width:
+            raise MessageError(f"a value of '{name}' stands at position {at.max()} of a row with {width} entries.")
+        return torch.zeros(shape[0], width).scatter_(1, torch.from_numpy(at), came).reshape(shape)
+
+
+def _index_bits(width: int) -> int:
+    return max(1, (width - 1).bit_length())

@@ -1,0 +1,90 @@
+"""The keystream is AES-256-CTR, uniform, fast, and the only randomness beside the operating system's."""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from colonnade.errors import SealError
+from colonnade.seal import ring as ring_module
+from colonnade.seal.mask import keystream, shift
+from colonnade.seal.ring import Ring
+
+FILES = ["keys", "mask", "ring", "shamir", "secure_sum", "recover"]
+ALLOWED = {"numpy", "cryptography", "colonnade.errors", "colonnade.seal"}
+STANDARD = {"__future__", "collections.abc", "dataclasses", "hashlib", "hmac", "math", "os", "secrets", "typing"}
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 16384, 16385, 100_003])
+@pytest.mark.parametrize("bits", [1, 8, 11, 32, 64])
+def test_the_stream_is_the_cipher(count: int, bits: int) -> None:
+    ring, key = Ring(bits), os.urandom(32)
+    size = count * ring.dtype.itemsize
+    raw = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(size))
+    expected = np.frombuffer(raw, ring.dtype.newbyteorder("<")) & ring.dtype.type(ring.modulus - 1)
+    stream = keystream(key, count, ring)
+    buffer = np.empty(count, ring.dtype)
+    assert np.array_equal(stream, expected)
+    assert keystream(key, count, ring, buffer) is buffer and np.array_equal(buffer, expected)
+    message = np.full(count, ring.modulus - 1, ring.dtype)
+    for plus in (True, False):
+        shift(message, key, ring, plus=plus)
+        assert np.array_equal(
+            ring.reduce(message.copy()), ring.reduce((stream if plus else 0 * stream) - ring.dtype.type(1))
+        )
+
+
+def test_every_element_of_a_small_ring_comes_equally_often() -> None:
+    from scipy.stats import chisquare
+
+    for bits in (1, 3, 5, 9, 12):
+        counts = np.bincount(keystream(os.urandom(32), 200_000, Ring(bits)), minlength=1 << bits)
+        assert chisquare(counts).pvalue > 1e-9
+
+
+@pytest.mark.parametrize("length", [0, 16, 31, 33])
+def test_a_key_of_another_length(length: int) -> None:
+    with pytest.raises(SealError, match="must be 32"):
+        keystream(bytes(length), 1, Ring(8))
+
+
+def test_a_buffer_that_does_not_fit() -> None:
+    for out in (np.empty(3, np.uint8), np.empty(4, np.uint16), np.empty((2, 2), np.uint8), np.empty(8, np.uint8)[::2]):
+        with pytest.raises(SealError, match="flat one"):
+            keystream(bytes(32), 4, Ring(8), out)
+
+
+def test_it_is_fast() -> None:
+    """Generous against a busy machine; the figure of the notes is 0.1 ms."""
+    message, key = np.zeros(1024 * 60, np.uint32), os.urandom(32)
+    times = []
+    for _ in range(20):
+        begin = time.thread_time()
+        shift(message, key, Ring(32), plus=True)
+        times.append(time.thread_time() - begin)
+    assert min(times) < 2e-3
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_other_source_of_chance_is_imported(name: str) -> None:
+    """Masks from numpy, torch or ``random`` can be computed back; these files must not even reach for them."""
+    tree = ast.parse((Path(ring_module.__file__).parent / f"{name}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            modules = [node.module or ""]
+        else:
+            assert not (isinstance(node, ast.Attribute) and node.attr in {"random", "rand", "default_rng"})
+            assert not (isinstance(node, ast.Name) and node.id in {"random", "__import__", "eval", "exec"})
+            continue
+        for module in modules:
+            inside = any(module == allowed or module.startswith(allowed + ".") for allowed in ALLOWED)
+            assert (inside or module in STANDARD) and "random" not in module, f"{name} imports {module}"
