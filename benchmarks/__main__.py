@@ -1,8 +1,8 @@
-"""All benchmarks: speed and scaling always; accuracy, bytes and step orders as far as the time allows.
+"""All benchmarks: speed, scaling and blinding always; the others as far as the time allows.
 
-make bench                      speed, scaling, and one seed of accuracy (about an hour on two cores)
+make bench                      all, one seed of each (several hours on two cores)
 python -m benchmarks --full     seeds 0 to 2 of everything, as the docs show
-python -m benchmarks --quick    speed and scaling only
+python -m benchmarks --quick    speed, scaling and blinding only
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def main() -> None:
     size.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     seeds = [] if options.full else ["--seeds", "0"]
-    jobs = [["speed"], ["scaling"]]
+    jobs = [["speed"], ["scaling"], ["blinding"]]
     if not options.quick:
-        jobs += [["accuracy", *seeds], ["orders", *seeds]]
+        jobs += [["accuracy", *seeds], ["orders", *seeds], ["traffic", *seeds], ["vfedmh"]]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

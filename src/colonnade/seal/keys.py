@@ -22,8 +22,6 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from colonnade.errors import SealError
 
@@ -120,8 +118,8 @@ def agree(private: X25519PrivateKey, public: bytes, roster: bytes, whose: str) -
 
 
 def expand(secret: bytes, *info: bytes | str | int) -> bytes:
-    """A key of 32 bytes by HKDF-Expand with SHA-256."""
-    return HKDFExpand(SHA256(), 32, pack(PROTOCOL, *info)).derive(secret)
+    """A key of 32 bytes by HKDF-Expand with SHA-256: for one block that is one HMAC (RFC 5869, section 2.3)."""
+    return hmac.digest(secret, pack(PROTOCOL, *info) + b"\x01", "sha256")
 
 
 class Membership:
