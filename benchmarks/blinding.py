@@ -58,11 +58,11 @@ def sealing(peers: int, shape: tuple[int, int]) -> tuple[float, float]:
     values, turn = torch.randn(shape), Turn(0, torch.arange(shape[0]))
     end = End("party 00", Seals(blind=cn.Blind()), 0, {"train": ("rows", shape[0])})
     codes = end.sum_codes({"h": values}, peers + 1, "embed", turn)
-    coded = end.encode(codes, {"h": values}, "embed", turn)["h"]
+    coded = end.encode(codes, {"h": values}, "embed", turn)["h"].codes
     masks = milliseconds(lambda n: masker.mask(Ticket(0, n, 0, "h"), coded, ring))
 
     def whole(number: int) -> None:
-        fresh = end.encode(codes, {"h": values}, "embed", turn)["h"]
+        fresh = end.encode(codes, {"h": values}, "embed", turn)["h"].codes
         masker.mask(Ticket(0, REPEATS + number, 0, "h"), fresh, ring)
 
     return masks, milliseconds(whole)

@@ -87,7 +87,13 @@ def test_each_kind_of_message_has_its_scale() -> None:
         "slope": (8, 1),
     }
     assert scales["slope"].dtype == torch.float16
-    assert "o.scale" not in cn.Bits(4, scale=4.0).encode("o", values, draw())
+    assert cn.Bits(4, scale=4.0).encode("o", values, draw())["o.scale"].tolist() == [4.0]
+
+
+def test_a_receiver_on_another_scale_notices() -> None:
+    wire = cn.Bits(4, scale=4.0).encode("o", torch.randn(8, 4), draw())
+    with pytest.raises(MessageError, match=r"on the scale \[4.0\] where '2.0' was agreed"):
+        cn.Bits(4, scale=2.0).decode("o", wire)
 
 
 @pytest.mark.parametrize("values", [torch.zeros(3, 2), torch.full((3, 2), 7.5), torch.zeros(0, 2), torch.eye(2) * 1e30])

@@ -16,6 +16,8 @@ import colonnade as cn
 from colonnade.channel import Channel
 from colonnade.errors import AwayError, ConfigError, PrivacyError, SealError
 from colonnade.method import Method
+from colonnade.seal.blind import FewBitCode
+from colonnade.seal.end import End
 
 ROWS, CLASSES, ROUNDS = 60, 3, 8
 J = cn.VIMADMMJ(lr=0.02, local_steps=4)
@@ -209,6 +211,27 @@ def test_clipped_values_are_counted_and_too_many_are_refused() -> None:
         train(J, cn.Blind(clip=0.001))
     with pytest.raises(SealError, match="overflow"):
         train(J, cn.Blind(clip=1e9))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        (cn.Bits(4, scale=6.0), r"on the scale 6.0 and 8 was agreed"),
+        (cn.Bits(7, scale=8.0), r"codes of 9 bits where 6"),
+    ],
+    ids=["scale", "ring"],
+)
+def test_a_party_with_other_seals_is_named(theirs: cn.Bits, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = End.encode
+
+    def other(self: End, codes: Any, *rest: Any) -> Any:
+        if self.name == "party 3":
+            codes = {name: FewBitCode(theirs, name, 4) if name == "o" else code for name, code in codes.items()}
+        return inner(self, codes, *rest)
+
+    monkeypatch.setattr(End, "encode", other)
+    with pytest.raises(SealError, match=rf"party 3 sent .*{why}"):
+        train(J, [cn.Blind(), cn.Bits(4, scale=8.0)])
 
 
 # A party that is away

@@ -92,12 +92,11 @@ class Channel:
         }
         codes = self.end(OWNER).sum_codes(next(iter(kept.values())), len(kept), step, turn)
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
-        rings = {name: code.ring for name, code in codes.items()}
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
             return self._carry(fields, sender, receiver, name, turn, purpose)
 
-        totals, count = blinding.sum(coded, rings, turn, step, carry)
+        totals, count = blinding.sum(coded, codes, turn, step, carry)
         opened = {name: code.decode(totals[name], count) for name, code in codes.items()}
         for name, bound in self.end(OWNER).new_bounds(codes, opened, count, step).items():
             for party in messages:

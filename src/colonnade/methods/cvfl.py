@@ -51,7 +51,7 @@ class Stale(NamedTuple):
 class PaperStale(NamedTuple):
     """All embeddings and the whole top net, and which of them are party k's."""
 
-    h: Tensor  # [parties, rows, E]
+    h: Tensor  # [rows, parties, E]
     blocks: Tensor  # [parties, E, hidden]
     block_bias: Tensor  # [hidden]
     top: Tensor
@@ -99,7 +99,7 @@ class CVFL(Method):
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, stale: PaperStale) -> None:
         """The same from the paper's message."""
-        behind = stale.h @ stale.blocks
+        behind = torch.einsum("...bme,...meh->...mbh", stale.h, stale.blocks)
         others = torch.einsum("...m,...mbh->...bh", 1 - stale.place, behind) + stale.block_bias.unsqueeze(-2)
         block = torch.einsum("...m,...meh->...eh", stale.place, stale.blocks)
         self.fit(mine, turn, Stale(others, block, stale.top, stale.bias, stale.slope))
@@ -130,7 +130,9 @@ class CVFL(Method):
         blocks = owner.first.weight.mT.reshape(len(h), self.embedding, self.hidden)
         above = owner.last.weight, owner.last.bias, error
         if self.messages == "paper":
-            paper = [PaperStale(h, blocks, owner.first.bias, *above, place) for place in torch.eye(len(h))]
+            paper = [
+                PaperStale(h.transpose(0, 1), blocks, owner.first.bias, *above, place) for place in torch.eye(len(h))
+            ]
             parties.tell(self.fit_paper, turn, each=paper)
         else:
             behind = h @ blocks

@@ -81,14 +81,16 @@ class Bits(Codec):
         return SCALES.get(name, ("", 1.0))[1] if isinstance(self.scale, str) else float(self.scale)
 
     def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
-        """Codes of ``bits`` bits, and the scale if it is not fixed."""
+        """Codes of ``bits`` bits, and their scale."""
         scale = self._scale_of(name)
         wire = {}
         if scale == "tensor":
             wire[f"{name}.scale"] = self._tensor_scale(values)
         elif scale == "row":
             wire[f"{name}.scale"] = _row_scale(values)
-        low, high = self._range(wire.get(f"{name}.scale"), scale)
+        else:
+            wire[f"{name}.scale"] = torch.tensor([float(scale)])  # told, so that a receiver with another one notices
+        low, high = self._range(wire[f"{name}.scale"], scale)
         codes = self.quantise(values, low, high, draw)
         return {**as_wire(name, codes, self.bits, values.shape), **wire}
 
@@ -96,10 +98,13 @@ class Bits(Codec):
         """The levels that the codes stand for."""
         codes, shape = from_wire(name, wire, self.bits)
         scale = self._scale_of(name)
-        travelled = wire.get(f"{name}.scale")
-        expected = {"tensor": (2,), "row": (shape[0], *[1] * (len(shape) - 1))}.get(str(scale))
-        if (None if travelled is None else tuple(travelled.shape)) != expected:
-            raise MessageError(f"the codes of '{name}' came with another scale than Bits({self.bits}) here expects.")
+        travelled = wire.get(f"{name}.scale", torch.zeros(0))
+        expected = {"tensor": (2,), "row": (shape[0], *[1] * (len(shape) - 1))}.get(str(scale), (1,))
+        if tuple(travelled.shape) != expected or (expected == (1,) and float(travelled) != torch.tensor(float(scale))):
+            raise MessageError(
+                f"the codes of '{name}' came on the scale {travelled.flatten()[:2].tolist()} where '{scale}' was "
+                "agreed; use the same seals on both sides."
+            )
         low, high = self._range(travelled, scale)
         return self.levels_of(torch.from_numpy(codes.astype(np.int32)).reshape(shape), low, high)
 
@@ -125,9 +130,7 @@ class Bits(Codec):
     def _scale_of(self, name: str) -> str | float:
         return SCALES.get(name, ("tensor", 0.0))[0] if self.scale == "auto" else self.scale
 
-    def _range(self, travelled: Tensor | None, scale: str | float) -> tuple[Tensor, Tensor]:
-        if travelled is None:
-            return torch.tensor(-float(scale)), torch.tensor(float(scale))
+    def _range(self, travelled: Tensor, scale: str | float) -> tuple[Tensor, Tensor]:
         travelled = travelled.to(torch.float32)
         return (travelled[0], travelled[1]) if scale == "tensor" else (-travelled, travelled)
 

@@ -10,7 +10,7 @@ two blinded parties each can subtract its own from a sum that it is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -102,3 +102,11 @@ class FewBitCode:
 
 
 SumCode = WholeCode | FewBitCode
+
+
+class Coded(NamedTuple):
+    """One tensor of one party as ring elements, not masked yet, and the ring and scale that it is in."""
+
+    codes: Codes
+    bits: int
+    bound: float

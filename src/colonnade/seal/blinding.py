@@ -14,7 +14,7 @@ from torch import Tensor
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.schedule import Turn
-from colonnade.seal.blind import Blind
+from colonnade.seal.blind import Blind, Coded, SumCode
 from colonnade.seal.codec import as_wire, from_wire
 from colonnade.seal.keys import Hello, Identity, Membership, Ticket
 from colonnade.seal.pack import Codes
@@ -46,49 +46,53 @@ class Blinding:
         self.maskers: dict[str, Masker] = {}
 
     def sum(
-        self, coded: Mapping[str, dict[str, Codes]], rings: Mapping[str, Ring], turn: Turn, step: str, carry: Carry
+        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
     ) -> tuple[dict[str, Codes], int]:
         """The sum of the parties' codes by field, and of how many parties it is."""
         if not self.maskers:
             self.agree(carry)
-        return (self._recover if self.blind.recover else self._redo)(coded, rings, turn, step, carry)
+        return (self._recover if self.blind.recover else self._redo)(coded, expected, turn, step, carry)
 
     def _redo(
-        self, coded: Mapping[str, dict[str, Codes]], rings: Mapping[str, Ring], turn: Turn, step: str, carry: Carry
+        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
     ) -> tuple[dict[str, Codes], int]:
         """A party that is away makes all of them mask and send again; nothing is opened before all have answered."""
         self.serial += 1
         for attempt in range(self.blind.attempts):
             ticket = Ticket(turn.round, self.serial, attempt, step)
             try:
-                arrived = {p: self._send(p, coded[p], rings, ticket, carry) for p in self.parties}
+                arrived = {p: self._send(p, coded[p], expected, ticket, carry) for p in self.parties}
             except AwayError as error:
                 away = error
                 continue
             for masker in self.maskers.values():
                 masker.log.opened(ticket)
-            return {n: total({p: own[n] for p, own in arrived.items()}, rings[n], self.parties) for n in rings}, len(
-                self.parties
-            )
+            totals = {
+                name: total({party: own[name] for party, own in arrived.items()}, code.ring, self.parties)
+                for name, code in expected.items()
+            }
+            return totals, len(self.parties)
         raise AwayError(
             f"the blinded sum of step '{step}' in round {turn.round} failed {self.blind.attempts} times and was never "
             f"opened: {away}"
         )
 
     def _recover(
-        self, coded: Mapping[str, dict[str, Codes]], rings: Mapping[str, Ring], turn: Turn, step: str, carry: Carry
+        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
     ) -> tuple[dict[str, Codes], int]:
         """A party that is away is left out of the sum, as long as more than two thirds answer."""
         members = {party: masker.membership for party, masker in self.maskers.items()}
         logs = {party: masker.log for party, masker in self.maskers.items()}
         totals, sets = {}, set()
-        for name, ring in rings.items():
+        for name, code in expected.items():
             self.serial += 1
-            ticket = Ticket(turn.round, self.serial, 0, f"{step}/{name}")
-            one = RecoverableSum(
-                members, logs, ticket, ring, self.owner, lambda f, a, b, what: carry(f, a, b, f"{step}: {what}", "")
-            )
-            totals[name], survivors = one.run({party: own[name] for party, own in coded.items()})
+            ticket = Ticket(turn.round, self.serial, 0, tensor_name(step, name, code.ring.bits, code.bound))
+
+            def send(fields: Fields, sender: str, receiver: str, phase: str) -> Fields:
+                return carry(fields, sender, receiver, f"{step}: {phase}", "")
+
+            one = RecoverableSum(members, logs, ticket, code.ring, self.owner, send)
+            totals[name], survivors = one.run({party: own[name].codes for party, own in coded.items()})
             sets.add(survivors)
         if len(sets) > 1:
             # Summing again over the common set would show the difference, which is one party's values.
@@ -128,16 +132,21 @@ class Blinding:
         return dict(zip(self.parties, zip(*parts, strict=True), strict=True))
 
     def _send(
-        self, party: str, coded: dict[str, Codes], rings: Mapping[str, Ring], ticket: Ticket, carry: Carry
+        self, party: str, coded: dict[str, Coded], expected: dict[str, SumCode], ticket: Ticket, carry: Carry
     ) -> dict[str, Codes]:
         """One party's masked codes, as they arrive at the owner."""
         wire: Fields = {}
-        for name, ring in rings.items():
-            ticket_of_field = ticket._replace(tensor=f"{ticket.tensor}/{name}")
-            masked = self.maskers[party].mask(ticket_of_field, coded[name], ring)
-            wire |= as_wire(name, masked, ring.bits, masked.shape)
+        for name, (codes, bits, bound) in coded.items():
+            own = ticket._replace(tensor=tensor_name(ticket.tensor, name, bits, bound))
+            masked = self.maskers[party].mask(own, codes, Ring(bits))
+            wire |= as_wire(name, masked, bits, masked.shape) | {f"{name}.bound": torch.tensor(bound)}
         arrived = carry(wire, party, self.owner, ticket.tensor, "")
-        return {name: _unpacked(name, arrived, ring) for name, ring in rings.items()}
+        return {name: _taken(name, arrived, code, party) for name, code in expected.items()}
+
+
+def tensor_name(step: str, field: str, bits: int, bound: float) -> str:
+    """What a mask is for, ring and scale included: parties that do not agree on them share no mask."""
+    return f"{step}/{field}/{bits}/{bound!r}"
 
 
 def _as_fields(parts: tuple[bytes, ...]) -> Fields:
@@ -145,6 +154,17 @@ def _as_fields(parts: tuple[bytes, ...]) -> Fields:
     return {name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in zip(names, parts, strict=True)}
 
 
-def _unpacked(name: str, wire: Fields, ring: Ring) -> Codes:
-    codes, shape = from_wire(name, wire, ring.bits)
+def _taken(name: str, wire: Fields, code: SumCode, party: str) -> Codes:
+    """A party's masked codes, if they are in the ring and on the scale that the owner expects."""
+    bound = wire.get(f"{name}.bound")
+    if bound is None or bound.numel() != 1 or float(bound) != float(torch.tensor(code.bound)):
+        came = None if bound is None else bound.tolist()
+        raise SealError(
+            f"{party} sent '{name}' on the scale {came} and {code.bound:g} was agreed; "
+            "codes on different scales do not add, so give every party the same seals."
+        )
+    try:
+        codes, shape = from_wire(name, wire, code.ring.bits)
+    except MessageError as error:
+        raise SealError(f"{party} sent a blinded message that is not one: {error}") from error
     return codes.reshape(shape)

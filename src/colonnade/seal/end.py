@@ -11,10 +11,9 @@ from colonnade.errors import MessageError, SealError
 from colonnade.schedule import Turn, derive_seed
 from colonnade.seal import Seals
 from colonnade.seal.bits import SOFT_MAXIMUM, Bits
-from colonnade.seal.blind import Blind, FewBitCode, SumCode, WholeCode
+from colonnade.seal.blind import Blind, Coded, FewBitCode, SumCode, WholeCode
 from colonnade.seal.codec import Codec, Draw
 from colonnade.seal.noise import NoiseSource
-from colonnade.seal.pack import Codes
 from colonnade.state import under
 
 Fields = dict[str, Tensor]
@@ -68,16 +67,17 @@ class End:
                 codes[f"{name}.spread"] = WholeCode(Blind(ring=64), parties)
         return codes
 
-    def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Codes]:
+    def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
         """This party's ring elements, not masked yet."""
         coded = {}
         for name, code in codes.items():
             values = fields[name] if name in fields else self.spread(codes, fields, name)
             aimed = self.owed(code.feedback, name, values, step, turn)
             within = self.within(code.bound, code.max_clipped, name, aimed, turn)
-            coded[name] = code.encode(within, self.draw(step, name, turn))
+            elements = code.encode(within, self.draw(step, name, turn))
+            coded[name] = Coded(elements, code.ring.bits, code.bound)
             if code.feedback:
-                self.note(name, aimed - code.decode(coded[name], 1), step, turn)
+                self.note(name, aimed - code.decode(elements, 1), step, turn)
         return coded
 
     @staticmethod
