@@ -111,6 +111,13 @@ def test_resume_accepts_the_same_models(write, tmp_path):
         (SMALL + '[optimizer]\nkind = "sgd"\nlr = "fast"\n', "is not a number of at least 0"),
         (SMALL + '[optimizer]\nkind = "sgd"\nlr = -1\n', "is not a number of at least 0"),
         (SMALL + "model = 3\n", r"unknown key of \[train\] 'model'"),
+        (SMALL + '[[seal]]\nkind = "bit"\n', "unknown seal 'bit'; did you mean 'bits'"),
+        (SMALL + '[[seal]]\nkind = "bits"\nwidth = 3\n', "unknown option of seal bits 'width'"),
+        (SMALL + '[[seal]]\nkind = "bits"\nbits = 40\n', "bits=40 is out of range"),
+        (SMALL + '[[seal]]\nkind = "bits"\nbits = "four"\n', "bits='four' is not a whole number"),
+        (SMALL + '[[seal]]\nkind = "noise"\nunit = "person"\n', "'person'"),
+        (SMALL + "[[seal]]\nbits = 4\n", "it needs a kind"),
+        (SMALL + '[[seal]]\nkind = "blind"\n[[seal]]\nkind = "blind"\n', "which do the same"),
         ("[data\n", r"not valid TOML: .*at line 1, column 6\)\."),
     ],
 )
@@ -134,3 +141,14 @@ def test_too_few_models_are_refused(write):
     job = read_job(write(SMALL + '[[model]]\nkind = "mlp"\n'))
     with pytest.raises(ConfigError, match="1 builders for 2 parties"):
         train_job(job)
+
+
+def test_seals_of_a_job(write, tmp_path):
+    sealed = SMALL + '[[seal]]\nkind = "bits"\nbits = 3\n[[seal]]\nkind = "random-labels"\n'
+    job = read_job(write(sealed))
+    assert [seal.kind for seal in job.seals] == ["bits", "random-labels"]
+    train_job(job, tmp_path / "run")
+    resume_job(job, tmp_path / "run")
+    other = read_job(write(sealed.replace("bits = 3", "bits = 4")))
+    with pytest.raises(CheckpointError, match=r"has seal .* but the job says"):
+        resume_job(other, tmp_path / "run")

@@ -7,18 +7,31 @@ import sys
 from pathlib import Path
 
 import colonnade as cn
+from colonnade.seal import SEALS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def test_the_ten_lines_run(tmp_path: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+def test_the_code_runs(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", README, re.S))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr
     accuracy = float(re.findall(r"'accuracy': ([\d.]+)", done.stdout)[0])
     assert accuracy > 0.9
     assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_the_code_about_seals_runs(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "seals.md").read_text(), re.S))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert float(re.findall(r"'accuracy': ([\d.]+)", done.stdout)[0]) > 0.9 and "'setup'" in done.stdout
+
+
+def test_the_docs_name_every_seal() -> None:
+    text = (ROOT / "docs" / "seals.md").read_text()
+    assert all(cls.__name__ in text for cls in SEALS.values())
 
 
 def test_every_method_is_in_the_table() -> None:
