@@ -113,69 +113,131 @@ def budget(unit: str = "row", multiplier: float = 5.0) -> Budget:
     return Budget("bank", epsilon=8.0, delta=1e-5, multiplier=multiplier, unit=unit)
 
 
-def rows(*numbers: int) -> Tensor:
+def people(*numbers: int) -> Tensor:
     return torch.tensor(numbers, dtype=torch.int64)
 
 
 def test_a_row_is_refused_exactly_at_the_limit_and_nothing_changes() -> None:
     mine = budget()
     for _ in range(mine.allowed):
-        mine.spend("train", rows(0, 2), 3, "train")
-    mine.spend("train", rows(1), 3, "train")
+        mine.spend(people(0, 2), "train")
+    mine.spend(people(1), "train")
     before, facts = mine.state(), mine.summary()
-    with pytest.raises(PrivacyError, match=r"'bank' was granted epsilon 8 .* 61 releases per row.* row 2 of its table"):
-        mine.spend("train", rows(1, 2), 3, "evaluate")
+    with pytest.raises(
+        PrivacyError, match=r"'bank' was granted epsilon 8 .* 61 releases per row, and one of its rows has"
+    ):
+        mine.spend(people(1, 2), "evaluate")
     assert mine.summary() == facts and mine.releases == {"train": 62}
     assert all(torch.equal(mine.state()[name], value) for name, value in before.items())
-    mine.spend("train", rows(1), 3, "train")
-    mine.spend("test", rows(2), 3, "predict")
+    mine.spend(people(1), "train")
+    mine.spend(people(3), "predict")
     assert mine.epsilon == epsilon(61, 5.0, 1e-5) <= 8.0
 
 
 def test_a_first_message_beyond_the_limit_is_refused() -> None:
     mine = budget()
-    with pytest.raises(PrivacyError, match="has spent 0 in 0"):
-        mine.spend("train", torch.zeros(62, dtype=torch.int64), 3, "train")
+    with pytest.raises(PrivacyError, match="has spent epsilon 0 in 0 releases"):
+        mine.spend(people(*[4] * 62), "train")
     assert mine.spent == 0 and mine.epsilon == 0.0
 
 
 def test_duplicates_count_each() -> None:
     mine = budget()
-    mine.spend("train", rows(1, 1, 1, 0), 3, "train")
+    mine.spend(people(1, 1, 1, 0), "train")
     assert mine.spent == 3
+
+
+def test_the_same_person_in_two_tables_counts_twice() -> None:
+    mine = budget()
+    train, test = people(-5, 2**63 - 1, 7), people(7, -(2**63))
+    mine.spend(train, "train")
+    mine.spend(test, "predict")
+    assert mine.spent == 2
+    for _ in range(mine.allowed - 2):
+        mine.spend(test, "predict")
+    with pytest.raises(PrivacyError, match=r"one of its rows has spent epsilon 7\.9\d* in 61 releases"):
+        mine.spend(train, "train")
+    mine.spend(train[:2], "train")
+
+
+def test_the_refusal_is_about_the_person_who_would_overrun() -> None:
+    mine = budget()
+    for _ in range(60):
+        mine.spend(people(1), "train")
+    with pytest.raises(PrivacyError, match="in 60 releases; the message to train was not sent"):
+        mine.spend(people(1, 2, 1), "train")
+    assert mine.spent == 60
+
+
+def test_a_large_table_is_counted_person_by_person() -> None:
+    mine, everyone = budget(), torch.arange(60_000) * 0x1E3779B97F4A7C15
+    for _ in range(2):
+        mine.spend(everyone, "train")
+    mine.spend(everyone[-1:], "train")
+    saved = mine.state()
+    assert mine.spent == 3 and len(saved["people"]) == 60_000 and int(saved["count"].sum()) == 120_001
+    assert torch.equal(saved["people"], everyone.sort().values)
+    assert saved["people"][saved["count"] == 3].tolist() == everyone[-1:].tolist()
 
 
 def test_a_party_counts_all_messages_of_all_tables() -> None:
     mine = budget("party")
     for turn in range(mine.allowed):
-        mine.spend(f"table {turn % 3}", rows(turn), 100, "train")
+        mine.spend(people(turn), "train")
     assert mine.spent == mine.allowed == 61
+    assert mine.state()["people"].tolist() == [0] and mine.state()["count"].tolist() == [61]
     with pytest.raises(PrivacyError, match="61 releases per party, and it has spent"):
-        mine.spend("new", rows(0), 1, "predict")
+        mine.spend(people(0), "predict")
 
 
 def test_a_restart_cannot_overspend() -> None:
     first = budget()
     for _ in range(40):
-        first.spend("train", rows(0, 1), 3, "train")
+        first.spend(people(0, 1), "train")
     saved = first.state()
     second = budget()
     second.load(saved)
     for _ in range(21):
-        second.spend("train", rows(0), 3, "train")
+        second.spend(people(0), "train")
     with pytest.raises(PrivacyError):
-        second.spend("train", rows(0), 3, "train")
+        second.spend(people(0), "train")
     second.load(saved)
     with pytest.raises(PrivacyError):
-        second.spend("train", rows(0), 3, "train")
+        second.spend(people(0), "train")
     assert second.releases == {"train": 61}
+
+
+def test_a_load_keeps_the_larger_count_of_everyone() -> None:
+    first, second = budget(), budget()
+    first.spend(people(1, 1, 1, 2, 3), "train")
+    second.spend(people(2, 2, 4), "predict")
+    second.seen = 3
+    second.load(first.state())
+    saved = second.state()
+    assert saved["people"].tolist() == [1, 2, 3, 4] and saved["count"].tolist() == [3, 2, 1, 1]
+    assert second.spent == 3 and second.seen == 3 and second.releases == {"predict": 1, "train": 1}
+
+
+def test_the_state_does_not_depend_on_the_order() -> None:
+    first, second = budget(), budget()
+    first.spend(people(3, -1, 2, 3), "train")
+    second.spend(people(2, 3, 3, -1), "train")
+    assert first.state().keys() == second.state().keys()
+    assert all(torch.equal(second.state()[name], value) for name, value in first.state().items())
+    assert first.state()["people"].tolist() == [-1, 2, 3] and first.state()["count"].tolist() == [1, 1, 2]
+
+
+def test_the_state_of_a_fresh_budget_loads() -> None:
+    mine = budget()
+    mine.load(mine.state())
+    assert mine.spent == 0 and mine.releases == {}
 
 
 def test_the_state_is_a_copy_of_whole_numbers() -> None:
     mine = budget()
-    mine.spend("a/b", rows(0), 3, "train")
+    mine.spend(people(0), "train")
     saved = mine.state()
-    mine.spend("a/b", rows(0), 3, "train")
+    mine.spend(people(0), "train")
     other = budget()
     other.load(saved)
     assert other.spent == 1 and mine.spent == 2
@@ -184,32 +246,54 @@ def test_the_state_is_a_copy_of_whole_numbers() -> None:
 
 def test_counts_under_other_noise_are_refused() -> None:
     mine = budget(multiplier=1.0)
-    mine.spend("train", rows(0), 3, "train")
+    mine.spend(people(5), "train")
     for other in (budget(multiplier=5.0), budget("party", multiplier=1.0)):
         with pytest.raises(CheckpointError, match="other noise"):
             other.load(mine.state())
 
 
-@pytest.mark.parametrize("name", ["noise", "totals", "purpose/train", "count/train"])
+@pytest.mark.parametrize("name", ["noise", "totals", "purpose/train", "people", "count"])
 def test_a_damaged_state_is_refused(name: str) -> None:
     mine = budget()
-    mine.spend("train", rows(0), 3, "train")
+    mine.spend(people(0), "train")
     facts = mine.summary()
     with pytest.raises(CheckpointError, match="'bank' is damaged"):
         mine.load({**mine.state(), name: torch.zeros(7)})
     if name != "noise":
         with pytest.raises(CheckpointError, match="'bank' is damaged"):
             mine.load({**mine.state(), name: torch.zeros(7, dtype=torch.int64)})
+    if name != "purpose/train":
+        with pytest.raises(CheckpointError, match=f"'bank' is damaged in {name}"):
+            mine.load({key: value for key, value in mine.state().items() if key != name})
     assert mine.summary() == facts
 
 
-def test_rows_that_are_not_rows_are_refused() -> None:
+@pytest.mark.parametrize("name", ["totals", "purpose/train", "count"])
+def test_negative_counts_are_refused(name: str) -> None:
     mine = budget()
-    mine.spend("train", rows(0), 3, "train")
-    for wrong, size in [(rows(3), 3), (rows(-1), 3), (rows(0), 4), (torch.zeros(1), 3), (rows(0).reshape(1, 1), 3)]:
-        with pytest.raises(SealError):
-            mine.spend("train", wrong, size, "train")
-    mine.spend("train", rows(), 3, "train")
+    mine.spend(people(5), "train")
+    with pytest.raises(CheckpointError, match=f"'bank' is damaged in {name}"):
+        mine.load({**mine.state(), name: -1 - mine.state()[name]})
+
+
+def test_a_state_that_splits_a_person_is_refused() -> None:
+    """Its largest count would be less than what the person spent."""
+    mine, party = budget(), budget("party")
+    mine.spend(people(1, 2), "train")
+    party.spend(people(), "train")
+    with pytest.raises(CheckpointError, match="'bank' is damaged in people"):
+        mine.load({**mine.state(), "people": people(1, 1)})
+    with pytest.raises(CheckpointError, match="'bank' is damaged in people"):
+        party.load({**party.state(), "people": people(1)})
+
+
+def test_people_that_are_not_numbers_of_rows_are_refused() -> None:
+    mine = budget()
+    mine.spend(people(0), "train")
+    for wrong in (torch.zeros(1), people(0).reshape(1, 1), people(0).int(), torch.tensor(0)):
+        with pytest.raises(SealError, match="expected one number per row"):
+            mine.spend(wrong, "train")
+    mine.spend(people(), "train")
     assert mine.spent == 1
 
 
@@ -219,14 +303,14 @@ def test_no_order_of_messages_overruns(messages: list[list[int]]) -> None:
     mine = Budget("bank", epsilon=2.0, delta=1e-5, multiplier=5.0)
     for message in messages:
         with contextlib.suppress(PrivacyError):
-            mine.spend("train", torch.tensor(message, dtype=torch.int64), 5, "train")
+            mine.spend(people(*message), "train")
         assert mine.epsilon <= 2.0
 
 
 def test_the_summary_is_plain() -> None:
     mine = budget()
-    mine.spend("train", rows(0, 1), 3, "train")
-    mine.spend("test", rows(0), 9, "evaluate")
+    mine.spend(people(0, 1), "train")
+    mine.spend(people(2), "evaluate")
     facts = mine.summary()
     assert facts["messages"] == {"train": 1, "evaluate": 1} and facts["releases"] == 1 and facts["allowed"] == 61
     assert facts["spent"] == pytest.approx(epsilon(1, 5.0, 1e-5)) and "influence" in facts["covers"]

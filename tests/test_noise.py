@@ -25,15 +25,13 @@ KEY = bytes(range(32))
 def send(
     seal: Noise, message: dict[str, Tensor], budget: Budget | None = None, label: str = "round 1", key: bytes = KEY
 ) -> dict[str, Tensor]:
-    """One release of rows 0, 1, ... of the table train."""
+    """One release of the rows of the people 0, 1, ..."""
     count = len(next(iter(message.values()))) if message and next(iter(message.values())).dim() else 0
     return seal.release(
         message,
         source=NoiseSource(key),
         budget=budget or seal.budget("bank"),
-        table="train",
-        rows=torch.arange(count),
-        size=max(count, 1),
+        people=torch.arange(count),
         label=label,
         purpose="train",
     )
@@ -199,6 +197,44 @@ def test_the_budget_pays_first_and_counts_clipped_rows() -> None:
         send(seal, came, mine, "one more")
     assert all(torch.equal(mine.state()[name], value) for name, value in before.items())
     assert mine.epsilon == epsilon(seal.releases, 5.0, 1e-5) <= 2.0 < epsilon(seal.releases + 1, 5.0, 1e-5)
+
+
+def release(seal: Noise, people: list[int], budget: Budget) -> Tensor:
+    """The same rows and label for whatever people."""
+    came = {"o": torch.ones(len(people), 4)}
+    number = torch.tensor(people, dtype=torch.int64)
+    source = NoiseSource(KEY)
+    return seal.release(came, source=source, budget=budget, people=number, label="a", purpose="predict")["o"]
+
+
+def test_a_person_in_two_tables_pays_twice() -> None:
+    seal = Noise()
+    mine = seal.budget("bank")
+    release(seal, [7, -8], mine)
+    release(seal, [9, 7, 2**63 - 1], mine)
+    assert mine.spent == 2 and mine.releases == {"predict": 2}
+
+
+@pytest.mark.parametrize("unit", ["row", "party"])
+def test_other_people_get_other_noise(unit: str) -> None:
+    seal = Noise(unit=unit)
+    once, again, other = (release(seal, people, seal.budget("bank")) for people in ([1, 2], [1, 2], [2, 1]))
+    assert torch.equal(once, again) and int((once == other).sum()) == 0
+
+
+def test_a_number_of_people_that_is_not_the_number_of_rows_is_refused() -> None:
+    seal = Noise()
+    mine = seal.budget("bank")
+    with pytest.raises(SealError, match="expected 2 rows in front"):
+        seal.release(
+            {"o": torch.ones(3, 4)},
+            source=NoiseSource(KEY),
+            budget=mine,
+            people=torch.arange(2),
+            label="a",
+            purpose="predict",
+        )
+    assert mine.spent == 0
 
 
 def test_a_budget_for_other_noise_is_refused() -> None:

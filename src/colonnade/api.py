@@ -108,11 +108,13 @@ def resume(
     optimizer: Many = None,
     test: Sequence[Table] | None = None,
     on_round: Callable[[Run], None] | None = None,
+    train: bool = True,
 ) -> Run:
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
+    ``train=False`` only opens it, to predict or to look.
     """
     folder = Path(path)
     description = _read_description(folder)
@@ -136,7 +138,7 @@ def resume(
     run.load(folder)
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
-    return run.fit(test, on_round)
+    return run.fit(test, on_round) if train else run.use_best()
 
 
 def _seals_for(came: Any, method: Method) -> Seals:

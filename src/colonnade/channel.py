@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from colonnade.errors import TrainingError
@@ -17,8 +18,9 @@ from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
 from colonnade.schedule import Turn
 from colonnade.seal import Seals
-from colonnade.seal.blinding import Blinding
-from colonnade.seal.end import End, Tables, expand
+from colonnade.seal.blind import SPREAD
+from colonnade.seal.blinding import Blinding, SumTask
+from colonnade.seal.end import End, People
 from colonnade.table import Table
 
 M = TypeVar("M")
@@ -45,7 +47,7 @@ class Channel:
         self.wire = wire
         self.seals = seals or Seals()
         self.seed = seed
-        self.tables: Tables = {}
+        self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
         self.blinding = None if self.seals.blind is None else Blinding(self.seals.blind, parties, OWNER)
 
@@ -55,17 +57,21 @@ class Channel:
 
     def broadcast(self, message: M, *, parties: Sequence[str], step: str, turn: Turn) -> M:
         """Carry the same message from the owner to several parties; it is sealed once."""
-        codec = self.seals.down
-        wire = self.end(OWNER).compress(codec, self._checked(message, OWNER, step, turn), step, turn)
-        arrived = [self._carry(wire, OWNER, party, step, turn) for party in parties]
-        return self._message(message, expand(codec, arrived[0], type(message)._fields))  # type: ignore[attr-defined]
+        codec, everybody = self.seals.down, parties[0] if len(parties) == 1 else "all"
+        fields = self._checked(message, OWNER, step, turn)
+        wire = self.end(OWNER).compress(codec, fields, everybody, step, turn)
+        arrived = {party: self._carry(wire, OWNER, party, step, turn) for party in parties}
+        # Without feedback all receivers make the same of it, so one may do it for all.
+        receivers = parties if codec is not None and codec.feedback else parties[:1]
+        heard = [self.end(party).expand(codec, arrived[party], tuple(fields), OWNER, step, turn) for party in receivers]
+        return self._message(message, heard[0])
 
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from a party to the owner."""
         fields = self.end(party).release(self._checked(message, party, step, turn), step, turn)
-        wire = self.end(party).compress(self.seals.up, fields, step, turn)
+        wire = self.end(party).compress(self.seals.up, fields, OWNER, step, turn)
         arrived = self._carry(wire, party, OWNER, step, turn)
-        return self._message(message, expand(self.seals.up, arrived, type(message)._fields))  # type: ignore[attr-defined]
+        return self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
         """Carry the parties' messages to the owner, who learns their sum; under Blind, nothing else."""
@@ -76,8 +82,14 @@ class Channel:
 
     def know(self, name: str, table: Table) -> None:
         """Note whose rows a table's name stands for from now on: budgets count people, not names."""
-        people = hashlib.sha256("\n".join(map(str, table.ids)).encode()).hexdigest()[:16]
-        self.tables[name] = people, table.rows
+        names = [str(one).encode() for one in table.ids]
+        digest = hashlib.sha256(b"\n".join(names)).digest()
+        if self.seals.noise is None:
+            numbers = torch.arange(table.rows)
+        else:
+            raw = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in names)
+            numbers = torch.frombuffer(bytearray(raw), dtype=torch.int64)
+        self.tables[name] = People(numbers, digest)
 
     def end(self, name: str) -> End:
         """One side's end, made at its first use."""
@@ -90,19 +102,22 @@ class Channel:
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()
         }
-        codes = self.end(OWNER).sum_codes(next(iter(kept.values())), len(kept), step, turn)
+        owner = self.end(OWNER)
+        codes = owner.sum_codes(next(iter(kept.values())), len(kept), step, turn)
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
+        bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
             return self._carry(fields, sender, receiver, name, turn, purpose)
 
-        totals, count = blinding.sum(coded, codes, turn, step, carry)
-        opened = {name: code.decode(totals[name], count) for name, code in codes.items()}
-        for name, bound in self.end(OWNER).new_bounds(codes, opened, count, step).items():
-            for party in messages:
-                self._carry({f"{name}.bound": bound}, OWNER, party, step, turn)
-        fields = {name: opened[name] for name in next(iter(kept.values()))}
-        return self._message(next(iter(messages.values())), fields)
+        totals, count = blinding.sum(SumTask(coded, codes, bounds, self._about(step, turn), turn, step), carry)
+        opened = {name: codes[name].decode(total, count) for name, total in totals.items()}
+        return self._message(next(iter(messages.values())), owner.open_sum(codes, opened, count, step, turn))
+
+    def _about(self, step: str, turn: Turn) -> bytes:
+        """Which rows a sum is about, in which round: the same for two sums whose difference would tell something."""
+        rows = turn.rows.numpy().tobytes()
+        return hashlib.sha256(self.tables[turn.table].digest + rows + f"{turn.round}/{step}".encode()).digest()
 
     def _checked(self, message: Any, sender: str, step: str, turn: Turn) -> Fields:
         check(message)
@@ -115,6 +130,7 @@ class Channel:
         return {name: tensor.detach() for name, tensor in fields_of(message).items()}
 
     def _carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
+        check(fields)
         envelope = Envelope(step, sender, turn.round)
         self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope))
         if self.wire:
@@ -123,7 +139,8 @@ class Channel:
 
     @staticmethod
     def _message(like: M, fields: Fields) -> M:
-        return type(like)(**fields)
+        kinds = {name: tensor.dtype for name, tensor in fields_of(like).items()}
+        return type(like)(**{name: tensor.to(kinds[name]) for name, tensor in fields.items()})
 
 
 def add(messages: Sequence[M]) -> M:

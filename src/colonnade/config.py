@@ -149,7 +149,8 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
         *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
         *_pairs(was["settings"], job.train.given, ""),
         ("model", was["model"], _described(models, job.model or models.default_model, parties)),
-        ("seal", was.get("seal", []), seal.describe(job.seals)),
+        *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
+        ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
         ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
     ]
     return [(what, before, now) for what, before, now in pairs if before != now]
@@ -157,6 +158,10 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
 
 def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
     return [(f"{whose}{key}", was.get(key), value) for key, value in now.items()]
+
+
+def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"{entry['kind']} {entry.get('ways', '')}".strip(): entry for entry in seals}
 
 
 def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:

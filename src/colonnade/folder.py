@@ -58,9 +58,14 @@ def make_folder(path: str | Path) -> Path:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file so that it is there whole or as it was."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, raw: bytes) -> None:
+    """Write a small file so that it is there whole or as it was."""
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(raw)
         draft.replace(path)
     except OSError as error:
         raise FolderError(f"{path} cannot be written: {error.strerror}.") from error

@@ -79,6 +79,7 @@ def check(message: Any) -> None:
     if len(items) > MAX_TENSORS:
         raise MessageError(f"a message of {len(items)} tensors came where at most {MAX_TENSORS} are allowed.")
     for name, tensor in items.items():
+        _name(name)
         if tensor.dtype not in _CODE or tensor.ndim > MAX_DIMENSIONS:
             raise MessageError(
                 f"field '{name}' has dtype {tensor.dtype} and {tensor.ndim} dimensions, which has no wire form."

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.channel import Channel
-from colonnade.errors import TableError, TrainingError
+from colonnade.errors import CheckpointError, TableError, TrainingError
 from colonnade.evaluate import check_labels, metrics
-from colonnade.folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.folder import check_vacant, history_csv, make_folder, write_bytes, write_text
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Owner, Turn
 from colonnade.models import ModelBuilder
@@ -28,6 +31,7 @@ from colonnade.seal import Seals
 from colonnade.state import Packed, pack, under, unpack
 from colonnade.table import Table, check_classes, check_federation, parties_of
 
+SPENT = "privacy.safetensors"
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
 
 
@@ -119,7 +123,11 @@ class Run:
                 self._one_round()
                 if on_round is not None:
                     on_round(self)
-        if self._best:
+        return self.use_best()
+
+    def use_best(self) -> Run:
+        """Put the best model in place, if early stopping kept one."""
+        if self._best and not self._last:
             self._last = self._states()
             self._restore(self._best)
         return self
@@ -238,6 +246,7 @@ class Run:
             with torch.no_grad():
                 chunks = [predict(Turn(self.round, chunk, table, purpose)) for chunk in rows.split(PREDICT_ROWS)]
         finally:
+            self._note_what_was_spent()
             for module in modules:
                 module.train()
         return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
@@ -276,6 +285,7 @@ class Run:
         self.ledger.replace(facts["ledger"])
         self.history, self._losses = facts["history"], facts["losses"]
         self.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
+        self._read_what_was_spent(folder)
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about this run."""
@@ -298,6 +308,33 @@ class Run:
     def _sides(self) -> dict[str, str]:
         """Who each saved state belongs to."""
         return {OWNER: OWNER} | {f"party-{k:03d}": name for k, name in enumerate(self.parties.names)}
+
+    def _with_what_was_spent(self, states: dict[str, Packed]) -> dict[str, Packed]:
+        """States that are older than the budgets must not be kept with the budgets of their time."""
+        ends = {side: self.channel.end(name) for side, name in self._sides.items()}
+        return {
+            side: state | {f"seal/{key}": value for key, value in ends[side].spent().items()}
+            for side, state in states.items()
+        }
+
+    def _note_what_was_spent(self) -> None:
+        """Evaluating and predicting are releases that no checkpoint follows; write them down by themselves."""
+        if self.folder is not None and self.seals.noise is not None:
+            spent = {name: self.channel.end(name).spent() for name in self.parties.names}
+            flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
+            write_bytes(self.folder / SPENT, save_tensors(flat))
+
+    def _read_what_was_spent(self, folder: Path) -> None:
+        if self.seals.noise is None or not (folder / SPENT).exists():
+            return
+        try:
+            flat = load_tensors((folder / SPENT).read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(f"{folder / SPENT}, the privacy budgets, cannot be read: {error}.") from None
+        for name in self.parties.names:
+            budget = self.channel.end(name).budget
+            if budget is not None and under(under(flat, name), "budget"):
+                budget.load(under(under(flat, name), "budget"))
 
     def _restore(self, states: dict[str, Packed]) -> None:
         unpack(self.owner.kept(), states["owner"], "owner")
@@ -325,13 +362,14 @@ class Run:
             "losses": self._losses,
             "history": self.history,
             "privacy": self.privacy,
+            "clipped": {name: end.clipped / end.values for name, end in self.channel.ends.items() if end.values},
         }
 
     def _save_checkpoint(self) -> None:
         assert self.folder is not None
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
-        states = {**(self._last or self._states()), **best}
+        states = {**self._with_what_was_spent(self._last or self._states()), **best}
         self._check_finite(states)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))

@@ -8,7 +8,7 @@ from html import escape
 from colonnade.ledger import OWNER, Line
 from colonnade.report.summary import RunView
 from colonnade.report.table import table
-from colonnade.report.words import size, what_it_is, what_left, what_noise_says, what_shows
+from colonnade.report.words import size, what_it_is, what_left, what_seals_did, what_shows
 
 _SHORT = 12  # a ledger of so few lines is shown at once
 
@@ -18,7 +18,7 @@ def exchange(run: RunView, *, alone: bool) -> str:
     title = "" if alone else f"<h3>{escape(run.name)}</h3>"
     warning = " warn" if run.known_method is None or run.known_method.shows_labels else ""
     told = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
-    told += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_noise_says(run))
+    told += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
     return title + told + (_by_step(run) + _line_by_line(run) if run.ledger.rows else "")
 
 

@@ -13,7 +13,7 @@ from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, methods
 
 Row = dict[str, float]
-_FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy")
+_FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -53,6 +53,7 @@ class RunView:
         self.seconds: float = summary["seconds"]
         self.stopped: bool = summary["stopped"]
         self.privacy: dict[str, dict[str, Any]] = summary.get("privacy", {})
+        self.clipped: dict[str, float] = summary.get("clipped", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 

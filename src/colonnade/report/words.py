@@ -100,9 +100,13 @@ def what_shows(run: RunView) -> str:
     return "No message holds labels or columns as they are; gradients and embeddings may still hint at them."
 
 
-def what_noise_says(run: RunView) -> list[str]:
-    """What each party's noise has cost, and what it covers."""
-    return [
+def what_seals_did(run: RunView) -> list[str]:
+    """What each party's noise has cost and covers, and what a scale cut off."""
+    cut = {who: share for who, share in run.clipped.items() if share > 0}
+    clipped = (
+        [f"Scales clipped {', '.join(f'{percent(s, 2)} of what {w} sent' for w, s in cut.items())}."] if cut else []
+    )
+    return clipped + [
         f"{name} released {spent['releases']} times per {spent['unit']} with noise and spent epsilon "
         f"{spent['spent']:.2f} of {spent['granted']:g} at delta {spent['delta']:g}; this covers {spent['covers']}."
         for name, spent in run.privacy.items()

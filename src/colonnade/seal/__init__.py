@@ -69,7 +69,7 @@ def make_seals(came: Any) -> Seals:
     """Put one seal, a list of them, or None in their places.
 
     >>> make_seals([Blind(), Bits(4)]).up
-    Bits(ways='both', feedback=False, max_clipped=0.05, bits=4, scale='auto')
+    Bits(ways='both', feedback=False, bits=4, scale='auto', max_clipped=0.05)
     """
     places: dict[str, Any] = {}
     for seal in listed(came):

@@ -10,10 +10,11 @@ holds (Canonne, Kamath and Steinke, "The discrete Gaussian for differential priv
 and the smallest over the orders counts. This is what the RDP accountant of ``dp-accounting`` computes.
 
 There is no amplification by sampling here. It needs that nobody knows which rows a batch has; in vertical learning
-every party knows them, so a row pays in full each time it is released.
+every party knows them, so a person pays in full each time one of their rows is released.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,9 @@ UNITS = {
     "row": "what one row's own vectors say, for given networks; not its influence on the weights",
     "party": "all rows of the party together",
 }
+
+_PARTY = 0  # the number that stands for a whole party
+_PURPOSE = "purpose/"
 
 # alpha - 1 from 1e-4 to 1e7, 1.3 % apart: the bound is flat at its minimum, so this costs less than 1e-4 of epsilon.
 _EXCESS = np.geomspace(1e-4, 1e7, 2000)
@@ -90,10 +94,14 @@ def _check(multiplier: float, delta: float) -> None:
 class Budget:
     """What one party has released so far, and the only one who may say that more is allowed.
 
-    Counts only grow. ``unit="row"`` counts per table and row, because the rows of two tables are different people;
-    ``unit="party"`` counts messages. Batches are no random secret, so there is no amplification by sampling: every
-    release of a row is paid in full. Save :meth:`state` before the messages that it counts can be forgotten: a
-    replayed round costs nothing only if its values come out the same.
+    Counts only grow. ``unit="row"`` counts people: every row that is released counts for the person whose id it has,
+    in whatever table it stands; ``unit="party"`` counts messages. Batches are no random secret, so there is no
+    amplification by sampling: every release of a row is paid in full. Save :meth:`state` before the messages that it
+    counts can be forgotten: a replayed round costs nothing only if its values come out the same.
+
+    Ids are people, so give the same id to the same person in every table. Tables with made-up ids 0..n-1 count rows
+    with equal numbers as one person. For different people that can only overstate what was spent; but a person whose
+    id is another one in the next table is two people here, and what they spent is understated.
     """
 
     def __init__(self, party: str, *, epsilon: float, delta: float, multiplier: float, unit: str = "row") -> None:
@@ -105,7 +113,8 @@ class Budget:
         self.multiplier = multiplier
         self.unit = unit
         self.allowed = releases_within(epsilon, multiplier, delta)
-        self._counts: dict[str, Tensor] = {}  # releases by table (unit row) or of the party
+        self._counts: dict[int, int] = {}  # releases by person; a party is the one person _PARTY
+        self._most = 0  # the largest of them
         self._purposes: dict[str, int] = {}
         self.seen = 0
         self.clipped = 0
@@ -114,7 +123,7 @@ class Budget:
     @property
     def spent(self) -> int:
         """Releases of the unit that was released most often."""
-        return max((int(counts.max()) for counts in self._counts.values() if len(counts)), default=0)
+        return self._most
 
     @property
     def epsilon(self) -> float:
@@ -126,59 +135,62 @@ class Budget:
         """Messages released so far, by purpose."""
         return dict(self._purposes)
 
-    def spend(self, table: str, rows: Tensor, size: int, purpose: str) -> None:
-        """Count one message about ``rows`` of a table with ``size`` rows, or refuse it and change nothing."""
-        if self.unit == "party":
-            table, rows, size = "", torch.zeros(1, dtype=torch.int64), 1
-        counts = self._counts.get(table, torch.zeros(size, dtype=torch.int64))
-        _check_rows(table, rows, size, len(counts))
-        units, times = rows.unique(return_counts=True)
-        after = counts[units] + times
-        if len(after) and int(after.max()) > self.allowed:
-            raise self._refusal(table, int(units[after.argmax()]), purpose)
-        counts[units] = after
-        self._counts[table] = counts
+    def spend(self, people: Tensor, purpose: str) -> None:
+        """Count one message, or refuse it and change nothing.
+
+        ``people`` has one number per row of the message, which stands for the person's id and is the same in every
+        table; a person who comes twice pays twice. With ``unit="party"`` it is not looked at.
+        """
+        times = {_PARTY: 1} if self.unit == "party" else _times(people)
+        after = {person: self._counts.get(person, 0) + more for person, more in times.items()}
+        most = max(after.values(), default=0)
+        if most > self.allowed:
+            raise self._refusal(self._counts.get(max(after, key=after.__getitem__), 0), purpose)
+        self._counts.update(after)
+        self._most = max(self._most, most)
         self._purposes[purpose] = self._purposes.get(purpose, 0) + 1
 
-    def _refusal(self, table: str, unit: int, purpose: str) -> PrivacyError:
-        count = int(self._counts[table][unit]) if table in self._counts else 0
+    def _refusal(self, count: int, purpose: str) -> PrivacyError:
         spent = _least(count, self.multiplier, self.delta)
-        who = "it" if self.unit == "party" else f"row {unit} of its table '{table}'"
+        who = "it" if self.unit == "party" else "one of its rows"
         return PrivacyError(
             f"party '{self.party}' was granted epsilon {self.granted:g} at delta {self.delta:g}, which is "
-            f"{self.allowed} releases per {self.unit}, and {who} has spent {spent:.4g} "
-            f"in {count}; the message to {purpose} was not sent: stop here, or start again with fewer rounds, "
-            "more noise or a larger epsilon."
+            f"{self.allowed} releases per {self.unit}, and {who} has spent epsilon {spent:.4g} in {count} releases; "
+            f"the message to {purpose} was not sent: stop here, or start again with fewer rounds, more noise or a "
+            "larger epsilon."
         )
 
     def state(self) -> dict[str, Tensor]:
-        """All counts as whole numbers, for a checkpoint."""
+        """All counts as whole numbers, for a checkpoint; it names people by their numbers, so it stays at the party."""
         totals = torch.tensor([self.seen, self.clipped])
-        purposes = {f"purpose/{name}": torch.tensor([count]) for name, count in self._purposes.items()}
-        counts = {f"count/{name}": counts.clone() for name, counts in self._counts.items()}
-        return {"noise": self._fingerprint(), "totals": totals, **purposes, **counts}
+        purposes = {f"{_PURPOSE}{name}": torch.tensor([count]) for name, count in self._purposes.items()}
+        people, order = torch.tensor(list(self._counts), dtype=torch.int64).sort()
+        count = torch.tensor(list(self._counts.values()), dtype=torch.int64)[order]
+        return {"noise": self._fingerprint(), "totals": totals, "people": people, "count": count, **purposes}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take over saved counts; what this process has spent since stays spent."""
-        wrong = [name for name, saved in state.items() if saved.dtype != torch.int64 or saved.dim() != 1]
-        sizes = {f"count/{name}": len(counts) for name, counts in self._counts.items()}
-        sizes |= {name: 1 for name in state if name.startswith("purpose/")}
-        wrong += [name for name, saved in state.items() if sizes.get(name, len(saved)) != len(saved)]
-        if wrong or not {"noise", "totals"} <= state.keys() or len(state["totals"]) != 2:
-            raise CheckpointError(f"the privacy budget of '{self.party}' is damaged in {wrong or 'its totals'}.")
-        if not torch.equal(state["noise"], self._fingerprint()):
+        self._check_state(state)
+        for person, count in zip(state["people"].tolist(), state["count"].tolist(), strict=True):
+            self._counts[person] = max(count, self._counts.get(person, 0))
+        self._most = max(self._counts.values(), default=0)
+        for name in (name for name in state if name.startswith(_PURPOSE)):
+            purpose = name.removeprefix(_PURPOSE)
+            self._purposes[purpose] = max(int(state[name]), self._purposes.get(purpose, 0))
+        seen, clipped = state["totals"].tolist()
+        self.seen, self.clipped = max(seen, self.seen), max(clipped, self.clipped)
+
+    def _check_state(self, state: Mapping[str, Tensor]) -> None:
+        wrong = _damaged(state)
+        if not wrong and not torch.equal(state["noise"], self._fingerprint()):
             raise CheckpointError(
                 f"the privacy budget of '{self.party}' was counted under other noise or another unit; "
                 "resume with the noise that the job began with."
             )
-        for name, saved in state.items():
-            kind, _, rest = name.partition("/")
-            if kind == "count":
-                self._counts[rest] = torch.maximum(saved, self._counts.get(rest, torch.zeros_like(saved)))
-            elif kind == "purpose":
-                self._purposes[rest] = max(int(saved), self._purposes.get(rest, 0))
-        seen, clipped = state["totals"].tolist()
-        self.seen, self.clipped = max(seen, self.seen), max(clipped, self.clipped)
+        if not wrong and self.unit == "party" and bool((state["people"] != _PARTY).any()):
+            wrong = ["people"]
+        if wrong:
+            raise CheckpointError(f"the privacy budget of '{self.party}' is damaged in {', '.join(wrong)}.")
 
     def _fingerprint(self) -> Tensor:
         """What counts must have in common to be added up: the bits of the multiplier, and the unit."""
@@ -200,10 +212,21 @@ class Budget:
         }
 
 
-def _check_rows(table: str, rows: Tensor, size: int, before: int) -> None:
-    if size != before:
-        raise SealError(f"table '{table}' has {size} rows now and had {before}; a table keeps its rows in a job.")
-    if rows.dtype != torch.int64 or rows.dim() != 1:
-        raise SealError(f"rows came as {rows.dtype} {list(rows.shape)}, expected row numbers: int64 [n].")
-    if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= size):
-        raise SealError(f"rows {int(rows.min())} to {int(rows.max())} came, table '{table}' has {size}.")
+def _times(people: Tensor) -> dict[int, int]:
+    """How often each person comes."""
+    if people.dtype != torch.int64 or people.dim() != 1:
+        raise SealError(f"people came as {people.dtype} {list(people.shape)}, expected one number per row: int64 [n].")
+    return Counter(people.tolist())
+
+
+def _damaged(state: Mapping[str, Tensor]) -> list[str]:
+    """The names of what cannot be the state of a budget."""
+    missing = [name for name in ("noise", "totals", "people", "count") if name not in state]
+    wrong = missing + [name for name, saved in state.items() if saved.dtype != torch.int64 or saved.dim() != 1]
+    if wrong:
+        return wrong
+    people = state["people"]
+    sizes = {"totals": 2, "count": len(people)} | {name: 1 for name in state if name.startswith(_PURPOSE)}
+    wrong = [name for name, size in sizes.items() if len(state[name]) != size or bool((state[name] < 0).any())]
+    # A person who comes twice has spent more than the larger count says.
+    return wrong if len(people.unique()) == len(people) else ["people", *wrong]

@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError, MessageError, SealError, unknown
-from colonnade.seal.codec import Codec, Draw, as_wire, from_wire
+from colonnade.seal.codec import Codec, Draw, as_wire, from_wire, kind_of
 from colonnade.seal.pack import Codes, smallest
 
 SCALES: dict[str, tuple[str, float]] = {
-    # field: the scale that travels with the codes; the fixed bound where codes must add, under Blind
+    # kind of field: the scale that travels with the codes; the bound of the first sum, where codes must add under Blind
     "h": ("tensor", 8.0),  # embeddings: much alike from row to row
     "o": ("tensor", 4.0),  # one party's share of the logits
     "slope": ("row", 0.01),  # gradients: rows that are learnt already are orders of magnitude smaller
     "u": ("tensor", 4.0),  # ADMM gaps: every row is as far off as its dual allows
 }
+HALF = 60_000.0  # nearly the largest half float
+LARGEST_SCALE = 1e30  # beyond that, float32 has no room for sums of levels
 SOFT_MAXIMUM = 8
 """The power whose mean stands for the largest magnitude: unlike that, it adds over parties and ignores outliers."""
 
@@ -32,7 +34,7 @@ class Bits(Codec):
     ``scale`` says where the levels lie: "tensor" (around its mean, as far as its values reach but for outliers),
     "row" (each row its own, symmetric), a number (fixed, from minus to plus that), or "auto" (what suits the kind
     of message; under Blind a scale that follows the sum of all parties' reach).
-    Beyond a fixed scale values are clipped and counted; a tensor with more than ``max_clipped`` is refused.
+    Beyond a fixed scale values are clipped and counted; a tensor with more than ``max_clipped`` of them is refused.
 
     >>> values = torch.tensor([[-3.0, -1.0], [1.0, 3.0]])
     >>> wire = Bits(2, scale=3.0).encode("h", values, torch.rand)
@@ -45,6 +47,7 @@ class Bits(Codec):
 
     bits: int = 4
     scale: float | str = "auto"
+    max_clipped: float = 0.05
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,13 +56,18 @@ class Bits(Codec):
         if isinstance(self.scale, str):
             if self.scale not in ("auto", "tensor", "row"):
                 raise unknown("scale of bits", self.scale, ["auto", "tensor", "row", "a positive number"])
-        elif isinstance(self.scale, bool) or not isinstance(self.scale, int | float) or not self.scale > 0:
-            raise ConfigError(f"bits: scale={self.scale!r} is out of range; give a positive number.")
+        elif (
+            isinstance(self.scale, bool)
+            or not isinstance(self.scale, int | float)
+            or not 0 < self.scale <= LARGEST_SCALE
+        ):
+            raise ConfigError(f"bits: scale={self.scale!r} is out of range; give a positive number up to 1e30.")
+        if not 0 <= self.max_clipped <= 1:
+            raise ConfigError(f"bits: max_clipped={self.max_clipped} is not a share; give a number from 0 to 1.")
 
-    @property
-    def bound(self) -> float:
+    def limits(self) -> tuple[float, float]:
         """A fixed scale, if there is one."""
-        return math.inf if isinstance(self.scale, str) else float(self.scale)
+        return (math.inf, 1.0) if isinstance(self.scale, str) else (float(self.scale), self.max_clipped)
 
     @property
     def loading(self) -> float:
@@ -78,7 +86,7 @@ class Bits(Codec):
                 f"Bits(scale='{self.scale}') gives every party a scale of its own, and blinded codes add only on a "
                 "common one; give a number, such as Bits(4, scale=4.0), or scale='auto'."
             )
-        return SCALES.get(name, ("", 1.0))[1] if isinstance(self.scale, str) else float(self.scale)
+        return SCALES.get(kind_of(name), ("", 4.0))[1] if isinstance(self.scale, str) else float(self.scale)
 
     def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
         """Codes of ``bits`` bits, and their scale."""
@@ -122,21 +130,25 @@ class Bits(Codec):
     def _tensor_scale(self, values: Tensor) -> Tensor:
         if not values.numel():
             return torch.zeros(2)
-        low, high = values.aminmax()
-        centre = values.mean()
-        reach = self.loading * (values - centre).double().abs().pow(SOFT_MAXIMUM).mean().pow(1 / SOFT_MAXIMUM).float()
-        return torch.stack([torch.maximum(low, centre - reach), torch.minimum(high, centre + reach)])
+        low, high = values.double().aminmax()
+        centre = values.double().mean()
+        unit = (high - low).clamp(min=1e-300)  # so that a high power of it neither overflows nor vanishes
+        soft = ((values.double() - centre) / unit).abs().pow(SOFT_MAXIMUM).mean().pow(1 / SOFT_MAXIMUM) * unit
+        reach = self.loading * soft
+        return torch.stack([torch.maximum(low, centre - reach), torch.minimum(high, centre + reach)]).float()
 
     def _scale_of(self, name: str) -> str | float:
-        return SCALES.get(name, ("tensor", 0.0))[0] if self.scale == "auto" else self.scale
+        return SCALES.get(kind_of(name), ("tensor", 0.0))[0] if self.scale == "auto" else self.scale
 
     def _range(self, travelled: Tensor, scale: str | float) -> tuple[Tensor, Tensor]:
-        travelled = travelled.to(torch.float32)
+        travelled = travelled.to(torch.float64)  # the distance of two float32 may be none
         return (travelled[0], travelled[1]) if scale == "tensor" else (-travelled, travelled)
 
 
 def _row_scale(values: Tensor) -> Tensor:
-    """Each row's largest magnitude as a half float that is not smaller, two bytes a row."""
+    """Each row's largest magnitude as a half float that is not smaller, two bytes a row; four if some are too large."""
     largest = values.flatten(1).abs().amax(1) if values.numel() else values.new_zeros(len(values))
-    half = (largest * (1 + 2**-10) + 6e-8).to(torch.float16)
-    return half.clamp(max=torch.finfo(torch.float16).max).reshape(-1, *[1] * (values.ndim - 1))
+    shaped = largest.reshape(-1, *[1] * (values.ndim - 1)).to(torch.float32)
+    if values.numel() and float(largest.max()) > HALF:
+        return shaped
+    return (shaped * (1 + 2**-10) + 6e-8).to(torch.float16)

@@ -23,6 +23,9 @@ from colonnade.seal.codec import Draw
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import FixedPoint, Ring
 
+SPREAD = ".spread"
+"""Behind a field's name: the statistic of how far its values reach, which is summed beside its few-bit codes."""
+
 
 @dataclass(frozen=True)
 class Blind(Seal):
@@ -68,7 +71,7 @@ class WholeCode:
     def __init__(self, blind: Blind, parties: int) -> None:
         self.point = blind.code(parties)
         self.ring = self.point.ring
-        self.bound, self.max_clipped = self.point.clip, blind.max_clipped
+        self.bound, self.most = self.point.clip, blind.max_clipped
 
     def encode(self, values: Tensor, draw: Draw) -> Codes:
         """Ring elements, rounded to the nearest."""
@@ -87,7 +90,7 @@ class FewBitCode:
         self.ring = Ring((parties * bits.levels).bit_length())
         self.bound = bits.fixed_scale(name) if bound is None else float(bound)
         # A scale that follows the values clips a few and is not at fault if they jump; a fixed one is.
-        self.max_clipped = 1.0 if bits.scale == "auto" else bits.max_clipped
+        self.most = 1.0 if bits.scale == "auto" else bits.max_clipped
         self.feedback = bits.feedback
         self.low, self.high = torch.tensor(-self.bound), torch.tensor(self.bound)
 
@@ -108,5 +111,5 @@ class Coded(NamedTuple):
     """One tensor of one party as ring elements, not masked yet, and the ring and scale that it is in."""
 
     codes: Codes
-    bits: int
+    ring: Ring
     bound: float

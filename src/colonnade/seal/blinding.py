@@ -6,15 +6,18 @@ so has its frames in the ledger, the key agreement (step ``hello`` and ``confirm
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.schedule import Turn
-from colonnade.seal.blind import Blind, Coded, SumCode
+from colonnade.seal.blind import SPREAD, Blind, Coded, SumCode
 from colonnade.seal.codec import as_wire, from_wire
 from colonnade.seal.keys import Hello, Identity, Membership, Ticket
 from colonnade.seal.pack import Codes
@@ -26,8 +29,20 @@ from colonnade.seal.shamir import threshold
 Fields = dict[str, Tensor]
 Said = dict[str, tuple[bytes, ...]]
 SETUP = "setup"
+T = TypeVar("T")
 Carry = Callable[[Fields, str, str, str, str], Fields]
 """(fields, sender, receiver, step, purpose) -> fields as they arrive; an empty purpose is the turn's own."""
+
+
+class SumTask(NamedTuple):
+    """One sum: what the parties give, what the owner expects, and what it is about."""
+
+    coded: Mapping[str, dict[str, Coded]]
+    expected: dict[str, SumCode]
+    bounds: Fields
+    about: bytes
+    turn: Turn
+    step: str
 
 
 class Blinding:
@@ -45,61 +60,91 @@ class Blinding:
         self.serial = 0
         self.maskers: dict[str, Masker] = {}
 
-    def sum(
-        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
-    ) -> tuple[dict[str, Codes], int]:
+    def sum(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """The sum of the parties' codes by field, and of how many parties it is."""
         if not self.maskers:
-            self.agree(carry)
-        return (self._recover if self.blind.recover else self._redo)(coded, expected, turn, step, carry)
+            self._tries("key agreement", lambda _: self.agree(carry))
+        return self._recover(task, carry) if self.blind.recover else self._redo(task, carry)
 
-    def _redo(
-        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
-    ) -> tuple[dict[str, Codes], int]:
+    def _redo(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """A party that is away makes all of them mask and send again; nothing is opened before all have answered."""
         self.serial += 1
-        for attempt in range(self.blind.attempts):
-            ticket = Ticket(turn.round, self.serial, attempt, step)
+
+        def attempt(number: int) -> dict[str, dict[str, Codes]]:
+            ticket = Ticket(task.turn.round, self.serial, number, task.step)
+            return {party: self._send(party, task, ticket, carry) for party in self.parties}
+
+        arrived = self._tries(f"blinded sum of step '{task.step}' in round {task.turn.round}", attempt)
+        for masker in self.maskers.values():
+            masker.log.opened(Ticket(task.turn.round, self.serial, 0, task.step))
+        totals = {
+            name: total({party: own[name] for party, own in arrived.items()}, code.ring, self.parties)
+            for name, code in task.expected.items()
+        }
+        return totals, len(self.parties)
+
+    def _tries(self, what: str, attempt: Callable[[int], T]) -> T:
+        for number in range(self.blind.attempts):
             try:
-                arrived = {p: self._send(p, coded[p], expected, ticket, carry) for p in self.parties}
+                return attempt(number)
             except AwayError as error:
                 away = error
-                continue
-            for masker in self.maskers.values():
-                masker.log.opened(ticket)
-            totals = {
-                name: total({party: own[name] for party, own in arrived.items()}, code.ring, self.parties)
-                for name, code in expected.items()
-            }
-            return totals, len(self.parties)
-        raise AwayError(
-            f"the blinded sum of step '{step}' in round {turn.round} failed {self.blind.attempts} times and was never "
-            f"opened: {away}"
-        )
+        raise AwayError(f"the {what} failed {self.blind.attempts} times and was never opened: {away}") from away
 
-    def _recover(
-        self, coded: Mapping[str, dict[str, Coded]], expected: dict[str, SumCode], turn: Turn, step: str, carry: Carry
-    ) -> tuple[dict[str, Codes], int]:
+    def _recover(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """A party that is away is left out of the sum, as long as more than two thirds answer."""
-        members = {party: masker.membership for party, masker in self.maskers.items()}
-        logs = {party: masker.log for party, masker in self.maskers.items()}
-        totals, sets = {}, set()
-        for name, code in expected.items():
-            self.serial += 1
-            ticket = Ticket(turn.round, self.serial, 0, tensor_name(step, name, code.ring.bits, code.bound))
-
-            def send(fields: Fields, sender: str, receiver: str, phase: str) -> Fields:
-                return carry(fields, sender, receiver, f"{step}: {phase}", "")
-
-            one = RecoverableSum(members, logs, ticket, code.ring, self.owner, send)
-            totals[name], survivors = one.run({party: own[name].codes for party, own in coded.items()})
+        here = [party for party in self.parties if self._hears(party, task, carry)]
+        main = [name for name in task.expected if not name.endswith(SPREAD)]
+        totals: dict[str, Codes] = {}
+        sets = set()
+        for ring in sorted({task.expected[name].ring for name in main}, key=lambda ring: ring.bits):
+            names = [name for name in main if task.expected[name].ring == ring]
+            found, survivors = self._recover_some(task, names, ring, here, carry)
+            totals |= found
             sets.add(survivors)
         if len(sets) > 1:
             # Summing again over the common set would show the difference, which is one party's values.
-            raise AwayError(
-                f"a party fell away between two tensors of step '{step}' in round {turn.round}; the round is lost."
-            )
-        return totals, len(sets.pop())
+            raise AwayError(f"a party fell away within step '{task.step}' of round {task.turn.round}; its sum is lost.")
+        survivors = sets.pop()
+        for name in task.expected.keys() - totals.keys():
+            found, others = self._recover_some(task, [name], task.expected[name].ring, here, carry)
+            totals |= found if others == survivors else {}  # without it, the scale stays as it is
+        return totals, len(survivors)
+
+    def _recover_some(
+        self, task: SumTask, names: list[str], ring: Ring, here: list[str], carry: Carry
+    ) -> tuple[dict[str, Codes], tuple[str, ...]]:
+        """Tensors of one ring, end to end in one sum, so that they have the same survivors."""
+        self.serial += 1
+
+        def send(fields: Fields, sender: str, receiver: str, phase: str) -> Fields:
+            return carry(fields, sender, receiver, f"{task.step}: {phase}", "")
+
+        def ticket(own: Mapping[str, Coded | SumCode]) -> Ticket:
+            tensor = "+".join(tensor_name(task.step, name, own[name].ring, own[name].bound) for name in names)
+            return Ticket(task.turn.round, self.serial, 0, tensor)
+
+        sides = {party: task.coded[party] for party in self.parties}
+        tickets = {party: ticket(own) for party, own in sides.items()} | {self.owner: ticket(task.expected)}
+        one = RecoverableSum(self.maskers, tickets, task.about + "+".join(names).encode(), ring, self.owner, send)
+        one.here = [party for party in one.here if party in here]
+        joined = {party: np.concatenate([own[name].codes.ravel() for name in names]) for party, own in sides.items()}
+        summed, survivors = one.run(joined)
+        shapes = [next(iter(sides.values()))[name].codes.shape for name in names]
+        parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
+
+    def _hears(self, party: str, task: SumTask, carry: Carry) -> bool:
+        try:
+            self._tell(party, task, carry)
+        except AwayError:
+            return False
+        return True
+
+    def _tell(self, party: str, task: SumTask, carry: Carry) -> None:
+        """Tell a party the scales of this sum, where the owner sets them."""
+        if task.bounds:
+            carry(task.bounds, self.owner, party, task.step, "")
 
     def agree(self, carry: Carry) -> None:
         """The key agreement: hellos through the owner to all, then everybody's signature of the same roster."""
@@ -131,22 +176,21 @@ class Blinding:
         parts = [[value.numpy().tobytes() for value in rows] for rows in fields.values()]
         return dict(zip(self.parties, zip(*parts, strict=True), strict=True))
 
-    def _send(
-        self, party: str, coded: dict[str, Coded], expected: dict[str, SumCode], ticket: Ticket, carry: Carry
-    ) -> dict[str, Codes]:
+    def _send(self, party: str, task: SumTask, ticket: Ticket, carry: Carry) -> dict[str, Codes]:
         """One party's masked codes, as they arrive at the owner."""
+        self._tell(party, task, carry)
         wire: Fields = {}
-        for name, (codes, bits, bound) in coded.items():
-            own = ticket._replace(tensor=tensor_name(ticket.tensor, name, bits, bound))
-            masked = self.maskers[party].mask(own, codes, Ring(bits))
-            wire |= as_wire(name, masked, bits, masked.shape) | {f"{name}.bound": torch.tensor(bound)}
+        for name, (codes, ring, bound) in task.coded[party].items():
+            own = ticket._replace(tensor=tensor_name(ticket.tensor, name, ring, bound))
+            masked = self.maskers[party].mask(own, codes, ring)
+            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.bound": torch.tensor(bound)}
         arrived = carry(wire, party, self.owner, ticket.tensor, "")
-        return {name: _taken(name, arrived, code, party) for name, code in expected.items()}
+        return {name: _taken(name, arrived, code, party) for name, code in task.expected.items()}
 
 
-def tensor_name(step: str, field: str, bits: int, bound: float) -> str:
+def tensor_name(step: str, field: str, ring: Ring, bound: float) -> str:
     """What a mask is for, ring and scale included: parties that do not agree on them share no mask."""
-    return f"{step}/{field}/{bits}/{bound!r}"
+    return f"{step}/{field}/{ring.bits}/{bound!r}"
 
 
 def _as_fields(parts: tuple[bytes, ...]) -> Fields:

@@ -1,17 +1,17 @@
 """Compression: a tensor as few-bit codes, or as its largest entries.
 
 ======================  =====================================================================
-``Bits(n)``             uniform stochastic quantisation: 2^n levels from the lowest to the highest
-                        value, rounded up or down at random so that the mean is right
+``Bits(n)``             uniform stochastic quantisation to 2^n levels; between them the mean is right,
+                        beyond them values are clipped
 ``TopK(share)``         the largest entries of every row by magnitude, and where they stand
 ======================  =====================================================================
 
-Only training messages are compressed, and of them the tensors that have one row per sample:
-embeddings, logits, gradients, ADMM gaps. The field's name says which it is (``h``, ``o``, ``slope``,
-``u``), and each has a scale of its own that suits it, see ``seal/bits.py``.
+Only training messages are compressed, and of them the tensors that hold numbers per sample. A field's name says what
+it is, see ``KINDS``; other fields (weights, counts) travel as they are.
 
-With ``feedback=True`` a side keeps, for every sample, what the last compression lost and adds it to the
-next message about that sample (Seide et al. 2014; Richtarik et al. 2021).
+With ``feedback=True`` a side remembers, for every sample, what compression lost. Of an *increment* (a gradient, a gap)
+the loss is added to the next one about the same sample (Seide et al. 2014); a *state* (embeddings, logits) travels as
+its change since the last message, to which both sides add (EF21, Richtarik et al. 2021).
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from colonnade.errors import ConfigError, MessageError, unknown
+from colonnade.errors import MessageError, unknown
 from colonnade.seal.base import Seal
 from colonnade.seal.pack import Codes, pack, unpack
 
 WAYS = ("both", "up", "down")
+KINDS = {
+    "h": "state",  # embeddings
+    "o": "state",  # logits
+    "goal": "state",  # what logits should become: VIMADMM's target, and in the paper's variables
+    "dual": "state",
+    "residual": "state",
+    "slope": "increment",  # gradients
+    "u": "increment",  # ADMM gaps
+}
+"""What fields hold by the first word of their name (``h_others`` is an ``h``)."""
 MAX_ENTRIES = 1 << 28  # of one decoded tensor; few bits on the wire must not become a monstrous tensor
 Draw = Callable[[tuple[int, ...]], Tensor]
 """Uniform numbers from 0 to 1 of a shape; the caller decides from which seed."""
@@ -40,19 +50,15 @@ class Codec(Seal):
 
     ways: str = field(default="both", kw_only=True)
     feedback: bool = field(default=False, kw_only=True)
-    max_clipped: float = field(default=0.05, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ways not in WAYS:
             raise unknown(f"ways of {self.kind}", self.ways, WAYS)
-        if not 0 <= self.max_clipped <= 1:
-            raise ConfigError(f"{self.kind}: max_clipped={self.max_clipped} is not a share; give a number from 0 to 1.")
 
-    @property
-    def bound(self) -> float:
-        """The largest magnitude that can be written."""
-        return math.inf
+    def limits(self) -> tuple[float, float]:
+        """The largest magnitude that can be written, and the share of a tensor that may lie beyond it."""
+        return math.inf, 1.0
 
     @abstractmethod
     def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
@@ -61,6 +67,21 @@ class Codec(Seal):
     @abstractmethod
     def decode(self, name: str, wire: dict[str, Tensor]) -> Tensor:
         """The field's values from its wire tensors."""
+
+
+def kind_of(name: str) -> str:
+    """The first word of a field's name, which says what it holds."""
+    return name.partition("_")[0]
+
+
+def rows_field(name: str, values: Tensor, rows: int) -> bool:
+    """Whether a field holds numbers per sample that may be compressed."""
+    return kind_of(name) in KINDS and values.ndim >= 2 and values.is_floating_point() and len(values) == rows
+
+
+def is_state(name: str) -> bool:
+    """Whether a field is worth as much as it is, not as much as it adds."""
+    return KINDS.get(kind_of(name)) == "state"
 
 
 def as_wire(name: str, codes: Codes, bits: int, shape: tuple[int, ...]) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
-"""One side's end of the channel: what its seals do to what it sends, and what they remember of that."""
+"""One side's end of the channel: what its seals do to what it sends and receives, and what they remember of that."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,24 +12,30 @@ from colonnade.errors import MessageError, SealError
 from colonnade.schedule import Turn, derive_seed
 from colonnade.seal import Seals
 from colonnade.seal.bits import SOFT_MAXIMUM, Bits
-from colonnade.seal.blind import Blind, Coded, FewBitCode, SumCode, WholeCode
-from colonnade.seal.codec import Codec, Draw
+from colonnade.seal.blind import SPREAD, Blind, Coded, FewBitCode, SumCode, WholeCode
+from colonnade.seal.codec import Codec, Draw, is_state, rows_field
 from colonnade.seal.noise import NoiseSource
-from colonnade.state import under
+from colonnade.state import copy, under
 
 Fields = dict[str, Tensor]
-Tables = dict[str, tuple[str, int]]
-"""By the name that a turn uses: which people's table it is, and how many rows it has."""
+LEAST_REACH, MOST_REACH = 0.25, 4.0  # how much a shared scale may move from one sum to the next
+
+
+class People(NamedTuple):
+    """Whose rows a table holds: one number per row, the same for the same id in every table."""
+
+    numbers: Tensor
+    digest: bytes
 
 
 class End:
     """The owner's or one party's end.
 
-    ``memory`` is what error feedback still owes, per step, field and training row; ``bounds`` are the scales that the
-    owner told all parties for their next blinded codes; ``clipped`` counts what a scale cut off.
+    ``memory`` is what error feedback remembers, per partner, step, field and training row; ``bounds`` are the shared
+    scales of blinded codes, which the owner sets; ``clipped`` counts what a scale cut off.
     """
 
-    def __init__(self, name: str, seals: Seals, seed: int, tables: Tables) -> None:
+    def __init__(self, name: str, seals: Seals, seed: int, tables: dict[str, People]) -> None:
         self.name, self.seals, self.seed, self.tables = name, seals, seed, tables
         self.budget = None if seals.noise is None else seals.noise.budget(name)
         # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
@@ -41,77 +48,112 @@ class End:
         """A message with noise on it, counted before it leaves; refused if the budget does not allow it."""
         if self.seals.noise is None or self.budget is None:
             return fields
-        table, size = self.tables[turn.table]
         return self.seals.noise.release(
             fields,
             source=self.source,
             budget=self.budget,
-            table=table,
-            rows=turn.rows,
-            size=size,
+            people=self.tables[turn.table].numbers.index_select(0, turn.rows),
             label=f"{turn.purpose}/{turn.table}/{turn.round}/{step}",
             purpose=turn.purpose,
         )
 
+    # few bits, from one side to another
+
+    def compress(self, codec: Codec | None, fields: Fields, to: str, step: str, turn: Turn) -> Fields:
+        """A message's wire tensors."""
+        wire: Fields = {}
+        for name, values in fields.items():
+            if codec is None or not turn.training or not rows_field(name, values, len(turn.rows)):
+                wire[name] = values
+                continue
+            key = f"to {to}/{step}/{name}"
+            before = self.recall(codec.feedback, key, values, turn)
+            aimed = values - before if is_state(name) else values + before
+            within = self.within(*codec.limits(), name, aimed, turn)
+            wire |= (coded := codec.encode(name, within, self.draw(key, turn)))
+            if codec.feedback:
+                arrived = codec.decode(name, coded)
+                self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
+        return wire
+
+    def expand(
+        self, codec: Codec | None, wire: Fields, names: tuple[str, ...], by: str, step: str, turn: Turn
+    ) -> Fields:
+        """What the other side compressed."""
+        fields, left = {}, set(wire)
+        for name in names:
+            own = {key for key in wire if key == name or key.startswith(f"{name}.")}
+            if codec is not None and len(own) > 1:
+                fields[name] = self._complete(
+                    codec.feedback, _decoded(codec, name, wire), f"from {by}/{step}/{name}", turn
+                )
+            elif name in wire:
+                fields[name] = wire[name]
+            left -= own
+        if left or len(fields) < len(names):
+            raise MessageError(
+                f"fields {tuple(wire)} came where {names} were expected; do both sides use the same seals?"
+            )
+        return fields
+
+    def _complete(self, feedback: bool, arrived: Tensor, key: str, turn: Turn) -> Tensor:
+        """Under feedback a state travels as its change since the last message about the same rows."""
+        if not feedback or not is_state(key.rpartition("/")[2]):
+            return arrived
+        whole = self.recall(True, key, arrived, turn) + arrived
+        self.keep(key, whole, turn)
+        return whole
+
+    # few bits or whole numbers, to be summed
+
     def sum_codes(self, fields: Fields, parties: int, step: str, turn: Turn) -> dict[str, SumCode]:
-        """How each field becomes ring elements: the same at every party, because only public facts decide."""
+        """At the owner: how each field becomes ring elements, the same for all parties."""
         assert self.seals.blind is not None
         few = self.seals.up if isinstance(self.seals.up, Bits) and turn.training else None
         codes: dict[str, SumCode] = {}
         for name, values in fields.items():
-            if few is None or not has_rows(values, turn):
+            if few is None or not rows_field(name, values, len(turn.rows)):
                 codes[name] = WholeCode(self.seals.blind, parties)
                 continue
             codes[name] = FewBitCode(few, name, parties, self.bounds.get(f"{step}/{name}"))
             if few.scale == "auto":
-                codes[f"{name}.spread"] = WholeCode(Blind(ring=64), parties)
+                codes[name + SPREAD] = WholeCode(Blind(ring=64), parties)
         return codes
 
     def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
         """This party's ring elements, not masked yet."""
-        coded = {}
+        coded: dict[str, Coded] = {}
+        aims: Fields = {}
         for name, code in codes.items():
-            values = fields[name] if name in fields else self.spread(codes, fields, name)
-            aimed = self.owed(code.feedback, name, values, step, turn)
-            within = self.within(code.bound, code.max_clipped, name, aimed, turn)
-            elements = code.encode(within, self.draw(step, name, turn))
-            coded[name] = Coded(elements, code.ring.bits, code.bound)
+            key = f"to sum/{step}/{name}"
+            field = name.removesuffix(SPREAD)
+            values = fields[name] if name in fields else _spread(aims[field], codes[field].bound)
+            before = self.recall(code.feedback, key, values, turn)
+            aims[name] = aimed = values - before if is_state(name) else values + before
+            elements = code.encode(self.within(code.bound, code.most, name, aimed, turn), self.draw(key, turn))
+            coded[name] = Coded(elements, code.ring, code.bound)
             if code.feedback:
-                self.note(name, aimed - code.decode(elements, 1), step, turn)
+                arrived = code.decode(elements, 1)
+                self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
         return coded
 
-    @staticmethod
-    def spread(codes: dict[str, SumCode], fields: Fields, name: str) -> Tensor:
-        """How far this party's values of a field reach, in units of the present bound."""
-        field = name.removesuffix(".spread")
-        return (fields[field].double() / codes[field].bound).abs().clamp(max=8.0).pow(SOFT_MAXIMUM).mean().float()
-
-    def new_bounds(self, codes: dict[str, SumCode], opened: Fields, parties: int, step: str) -> Fields:
-        """At the owner: the bounds of the next sum, from how far all parties' values reach together."""
-        news = {}
+    def open_sum(self, codes: dict[str, SumCode], totals: Fields, parties: int, step: str, turn: Turn) -> Fields:
+        """At the owner: the sums, and from how far all values reach together the scale of the next sum."""
         for name, code in codes.items():
-            spread = opened.get(f"{name}.spread")
-            if isinstance(code, FewBitCode) and spread is not None and float(spread) > 0:
-                reach = float(spread / parties) ** (1 / SOFT_MAXIMUM) * code.bits.loading
-                self.bounds[f"{step}/{name}"] = news[name] = torch.tensor(code.bound * min(max(reach, 0.25), 4.0))
-        return news
+            spread = totals.get(name + SPREAD)
+            if isinstance(code, FewBitCode) and spread is not None:
+                # The statistic of values far below the bound is rounded to nought: then come as near as one may.
+                reach = float((spread / parties).clamp(min=0)) ** (1 / SOFT_MAXIMUM) * code.bits.loading
+                self.bounds[f"{step}/{name}"] = torch.tensor(
+                    max(code.bound * min(max(reach, LEAST_REACH), MOST_REACH), 1e-12)
+                )
+        return {
+            name: self._complete(codes[name].feedback, value, f"from sum/{step}/{name}", turn)
+            for name, value in totals.items()
+            if not name.endswith(SPREAD)
+        }
 
-    def compress(self, codec: Codec | None, fields: Fields, step: str, turn: Turn) -> Fields:
-        """A message's wire tensors."""
-        if codec is None or not turn.training:
-            return fields
-        wire: Fields = {}
-        for name, values in fields.items():
-            if has_rows(values, turn):
-                aimed = self.owed(codec.feedback, name, values, step, turn)
-                within = self.within(codec.bound, codec.max_clipped, name, aimed, turn)
-                coded = codec.encode(name, within, self.draw(step, name, turn))
-                if codec.feedback:
-                    self.note(name, aimed - codec.decode(name, coded), step, turn)
-                wire |= coded
-            else:
-                wire[name] = values
-        return wire
+    # what all of them need
 
     def within(self, bound: float, most: float, name: str, values: Tensor, turn: Turn) -> Tensor:
         """Values within a fixed bound; cut ones are counted, and too many of them are refused."""
@@ -125,54 +167,56 @@ class End:
             )
         return values.clamp(-bound, bound) if beyond else values
 
-    def owed(self, feedback: bool, name: str, values: Tensor, step: str, turn: Turn) -> Tensor:
-        """The values and what earlier compressions of the same rows lost."""
-        before = self.memory.get(f"{step}/{name}") if feedback else None
-        return values if before is None else values + before.index_select(0, turn.rows)
+    def recall(self, feedback: bool, key: str, like: Tensor, turn: Turn) -> Tensor:
+        """What was kept for these rows; nought if nothing was."""
+        if not feedback or key not in self.memory:
+            return torch.zeros((), dtype=like.dtype)
+        return self.memory[key].index_select(0, turn.rows)
 
-    def note(self, name: str, lost: Tensor, step: str, turn: Turn) -> None:
-        """Keep what a compression lost, for the next message about the same rows."""
-        key = f"{step}/{name}"
+    def keep(self, key: str, values: Tensor, turn: Turn) -> None:
+        """Keep something for the next message about the same rows."""
         if key not in self.memory:
-            self.memory[key] = lost.new_zeros(self.tables[turn.table][1], *lost.shape[1:])
-        self.memory[key].index_copy_(0, turn.rows, lost)
+            self.memory[key] = values.new_zeros(len(self.tables[turn.table].numbers), *values.shape[1:])
+        self.memory[key].index_copy_(0, turn.rows, values)
 
-    def draw(self, step: str, name: str, turn: Turn) -> Draw:
-        """Uniform numbers that follow from (seed, sender, round, step, field), so that a run repeats."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "seal", self.name, turn.round, step, name))
+    def draw(self, key: str, turn: Turn) -> Draw:
+        """Uniform numbers that follow from (seed, sender, receiver, round, step, field), so that a run repeats."""
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, "seal", self.name, turn.round, key))
         return lambda shape: torch.rand(shape, generator=generator)
 
     def state(self) -> Fields:
         """What must be saved for an exact resume."""
-        kept = {f"feedback/{key}": value.clone() for key, value in self.memory.items()}
-        spent = {} if self.budget is None else {f"budget/{key}": value for key, value in self.budget.state().items()}
+        kept = {f"feedback/{key}": copy(value) for key, value in self.memory.items()}
+        bounds = {f"bound/{key}": copy(value) for key, value in self.bounds.items()}
         counts = {"clipped": torch.tensor([self.values, self.clipped])} if self.values else {}
-        bounds = {f"bound/{key}": value.clone() for key, value in self.bounds.items()}
-        return {**kept, **bounds, **spent, **counts}
+        return {**kept, **bounds, **counts, **self.spent()}
+
+    def spent(self) -> Fields:
+        """The part of the state that may never go back, whatever else is restored."""
+        return {} if self.budget is None else {f"budget/{key}": value for key, value in self.budget.state().items()}
 
     def load(self, state: Fields) -> None:
-        """Take a saved state back."""
-        self.memory, self.bounds = under(state, "feedback"), under(state, "bound")
+        """Take a saved state back; what was spent stays spent."""
+        self.memory = {key: copy(value) for key, value in under(state, "feedback").items()}
+        self.bounds = under(state, "bound")
         if self.budget is not None and under(state, "budget"):
             self.budget.load(under(state, "budget"))
         self.values, self.clipped = (int(count) for count in state.get("clipped", torch.zeros(2)))
 
 
-def expand(codec: Codec | None, wire: Fields, names: tuple[str, ...]) -> Fields:
-    """What :meth:`End.compress` compressed, at the receiver."""
-    fields, left = {}, set(wire)
-    for name in names:
-        own = {key for key in wire if key == name or key.startswith(f"{name}.")}
-        if codec is not None and len(own) > 1:
-            fields[name] = codec.decode(name, wire)
-        elif name in wire:
-            fields[name] = wire[name]
-        left -= own
-    if left or len(fields) < len(names):
-        raise MessageError(f"fields {tuple(wire)} came where {names} were expected; do both sides use the same seals?")
-    return fields
+def _spread(values: Tensor, bound: float) -> Tensor:
+    """How far one party's values reach, in units of the present bound."""
+    return (values.double() / bound).abs().clamp(max=8.0).pow(SOFT_MAXIMUM).mean().float()
 
 
-def has_rows(values: Tensor, turn: Turn) -> bool:
-    """Whether a tensor holds numbers per sample; others (weights, counts, norms) travel as they are."""
-    return values.ndim >= 2 and values.is_floating_point() and len(values) == len(turn.rows)
+def _decoded(codec: Codec, name: str, wire: Fields) -> Tensor:
+    """A field's values, whatever came for it: the other side may lie."""
+    try:
+        values = codec.decode(name, wire)
+    except MessageError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise MessageError(f"'{name}' came in tensors that are not codes of {codec}: {error}") from error
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError(f"'{name}' came on a scale that makes its values infinite.")
+    return values

@@ -8,9 +8,11 @@ a party only.) What a unit is:
 
 * ``party``: all rows of a party together; the norm is that of the whole message. This is a full guarantee: whatever
   a message depends on, it moves by 2 C at most.
-* ``row``: one row of one party; the norm is that of the row's entries. This covers what a row's own vectors say, for
-  given networks. It does *not* cover what the row does to the party's weights in training, and through them to the
-  vectors of all other rows. Nothing here bounds that, and it need not be small; for a full guarantee use ``party``.
+* ``row``: one row of one party; the norm is that of the row's entries. The budget adds up all rows of one person, in
+  all tables, by their id: ids are people, so give the same id to the same person in every table. This covers what a
+  row's own vectors say, for given networks. It does *not* cover what the row does to the party's weights in training,
+  and through them to the vectors of all other rows. Nothing here bounds that, and it need not be small; for a full
+  guarantee use ``party``.
 
 Neither covers labels, see ``labels.py``.
 
@@ -155,24 +157,25 @@ class Noise(Seal):
         *,
         source: NoiseSource,
         budget: Budget,
-        table: str,
-        rows: Tensor,
-        size: int,
+        people: Tensor,
         label: str,
         purpose: str,
     ) -> dict[str, Tensor]:
-        """The message that may leave the party; the budget pays before any noise is drawn."""
+        """The message that may leave the party; the budget pays before any noise is drawn.
+
+        ``people`` has one number per row of the message: the person's, the same in every table.
+        """
         if (budget.granted, budget.delta, budget.multiplier, budget.unit) != self._terms:
             raise SealError(f"noise: the budget of '{budget.party}' was made for other noise; make it with budget().")
         if not message_fields:
             return {}
         with torch.no_grad():
-            values = self._units(message_fields, len(rows))
+            values = self._units(message_fields, len(people))
             steps, clipped = self._clip(values)
-            budget.spend(table, rows, size, purpose)
+            budget.spend(people, purpose)
             budget.seen += len(steps)
             budget.clipped += clipped
-            noise = source.gaussian(label, self._digest(message_fields, rows, steps), steps.shape)
+            noise = source.gaussian(label, self._digest(message_fields, people, steps), steps.shape)
             sent = noise.mul_(self.sigma * self.clip / self.grid).round_().add_(steps).mul_(self.grid)
             return _fields(sent, message_fields)
 
@@ -201,14 +204,14 @@ class Noise(Seal):
         scale = (self.clip * _ROOM / norm).clamp(max=1.0)  # a line of zeros: C / 0 = inf, so 1
         return (values * scale).div_(self.grid).trunc_(), int((norm > self.clip).sum())
 
-    def _digest(self, message: Mapping[str, Tensor], rows: Tensor, steps: Tensor) -> bytes:
+    def _digest(self, message: Mapping[str, Tensor], people: Tensor, steps: Tensor) -> bytes:
         """A digest of all that makes up the message before noise: if it is equal, so is the message.
 
         The seal is part of it, since one noise at two sigmas could be solved for the values.
         """
         shapes = [(name, tuple(values.shape)) for name, values in message.items()]
-        digest = hashlib.sha256(repr((self, shapes, len(rows))).encode())
-        for part in (rows.to("cpu", torch.int64), steps + 0.0):  # + 0.0: minus zero is zero
+        digest = hashlib.sha256(repr((self, shapes, len(people))).encode())
+        for part in (people.to("cpu", torch.int64), steps + 0.0):  # + 0.0: minus zero is zero
             digest.update(part.contiguous().numpy().tobytes())
         return digest.digest()
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from colonnade.errors import AwayError
 from colonnade.seal.codec import as_wire, from_wire
-from colonnade.seal.keys import Membership, Ticket
+from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
 from colonnade.seal.recover import Advert, RecoverOwner, RecoverParty, Reveal
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import SumLog
+from colonnade.seal.secure_sum import Masker
 
 Fields = dict[str, Tensor]
 Send = Callable[[Fields, str, str, str], Fields]
@@ -25,18 +25,21 @@ class RecoverableSum:
 
     def __init__(
         self,
-        members: Mapping[str, Membership],
-        logs: Mapping[str, SumLog],
-        ticket: Ticket,
+        ends: Mapping[str, Masker],
+        tickets: Mapping[str, Ticket],
+        about: bytes,
         ring: Ring,
         owner: str,
         send: Send,
     ) -> None:
-        first = next(iter(members.values()))
-        self.names = sorted(members)
-        self.ticket, self.ring, self.owner_name, self.send = ticket, ring, owner, send
-        self.owner = RecoverOwner(first.manifest, first.roster, ticket, ring)
-        self.parties = {name: RecoverParty(members[name], ticket, ring, logs[name]) for name in self.names}
+        """``tickets`` has one per party and one for the owner: they are equal if all agree on rings and scales."""
+        self.names = sorted(ends)
+        self.ring, self.owner_name, self.send = ring, owner, send
+        known = ends[self.names[0]].membership
+        self.owner = RecoverOwner(known.manifest, known.roster, tickets[owner], ring)
+        self.parties = {
+            name: RecoverParty(end.membership, tickets[name], ring, end.log, about) for name, end in ends.items()
+        }
         self.here = list(self.names)
 
     def run(self, codes: Mapping[str, Codes]) -> tuple[Codes, tuple[str, ...]]:

@@ -49,6 +49,16 @@ class SumLog:
         self._newest = (-1, -1)  # serial and attempt, of this roster
         self._at = -1  # the round of that serial
         self._opened = False
+        self._summed: dict[bytes, tuple[str, ...]] = {}
+
+    def agree(self, about: bytes, survivors: Sequence[str]) -> None:
+        """Refuse a second sum about the same thing over other parties; ``about`` says which rows of which round."""
+        before = self._summed.setdefault(about, tuple(survivors))
+        if about and before != tuple(survivors):
+            raise SealError(
+                f"a sum over {list(survivors)} was asked of rows that were summed over {list(before)} already, and "
+                "the difference would show single parties; go on with the next round."
+            )
 
     def begin(self, ticket: Ticket, roster: bytes, names: Sequence[str]) -> None:
         """Allow a masked message for a ticket in a session of ``names``, or refuse it."""
