@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.report import read_summary
+from colonnade.seal import SEALS
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "job.toml"
@@ -145,7 +146,7 @@ def test_data_sets_are_listed():
 
 def test_version_and_help():
     assert colonnade("--version").stdout == f"colonnade {cn.__version__}\n"
-    for verb in ("demo", "train", "methods", "data", "report"):
+    for verb in ("demo", "train", "methods", "seals", "data", "report"):
         assert f"Example: colonnade {verb}" in colonnade(verb, "--help").stdout
 
 
@@ -271,9 +272,10 @@ def test_real_ctrl_c(job):
 @pytest.mark.slow
 def test_demo_tells_the_whole_story(here):
     first = json.loads(colonnade("demo", "--json").stdout)
-    slow, fast = first["runs"]
-    assert (slow["method"], fast["method"]) == ("vafl", "vimadmm")
-    assert first["goal"] >= 0.92 and slow["ratio"] > 3
+    slow, fast, sealed = first["runs"]
+    assert (slow["method"], fast["method"], sealed["method"]) == ("vafl", "vimadmm", "vimadmm-j")
+    assert first["goal"] >= 0.92 and slow["ratio"] > 3 * fast["ratio"] > 9 * sealed["ratio"]
+    assert [seal["kind"] for seal in sealed["seals"]] == ["blind", "bits"]
     assert Path(first["report"]).is_file() and (here / "colonnade-demo" / "vafl" / "config.json").is_file()
 
 
@@ -286,9 +288,16 @@ def test_demo_prints_a_table_and_starts_over(here, monkeypatch):
     assert "shows the labels" in again and "report: colonnade-demo/report.html" in again
 
 
-def test_example_job_runs(here):
-    found = json.loads(colonnade("train", EXAMPLE, "--json", "--quiet").stdout)
+@pytest.mark.parametrize("name", ["job.toml", "sealed.toml"])
+def test_example_jobs_run(here, name):
+    found = json.loads(colonnade("train", EXAMPLE.with_name(name), "--json", "--quiet").stdout)
     assert found["metrics"]["accuracy"] > 0.9
+
+
+def test_seals_are_listed(here):
+    listed = json.loads(colonnade("seals", "--json").stdout)
+    assert set(listed) == set(SEALS) and listed["bits"]["options"]["bits"] == 4
+    assert "[[seal]]" in colonnade("seals").stdout
 
 
 def test_quickstart_runs(here, capsys):

@@ -74,7 +74,10 @@ class Channel:
         return self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
-        """Carry the parties' messages to the owner, who learns their sum; under Blind, nothing else."""
+        """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.
+
+        (But with few bits on a scale that follows the values, how far all of them reach together.)
+        """
         if self.blinding is not None:
             return self._blinded_sum(self.blinding, messages, step, turn)
         arrived = [self.to_owner(message, party=party, step=step, turn=turn) for party, message in messages.items()]

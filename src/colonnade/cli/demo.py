@@ -17,8 +17,13 @@ from colonnade.errors import FolderError
 from colonnade.folder import make_folder
 from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.words import duration, percent, size, what_left, what_shows
+from colonnade.seal import Bits, Blind, Seal
 
-METHODS = ("vafl", "vimadmm")
+RUNS: dict[str, tuple[str, list[Seal]]] = {
+    "vafl": ("vafl", []),
+    "vimadmm": ("vimadmm", []),
+    "vimadmm-j-sealed": ("vimadmm-j", [Blind(), Bits(4)]),
+}
 EPOCHS = 30  # what the slower method, VAFL, needs with its own defaults
 MADE_BY_A_RUN = {"checkpoints", "config.json", "history.csv", "ledger.csv"}
 LOOK_EVERY = 1  # rounds; so that "rounds until" is exact
@@ -32,8 +37,8 @@ def demo(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where runs and report go.")] = Path("colonnade-demo"),
     json: Json = False,
 ) -> None:
-    """Train two methods on digits cut over four parties, and compare what each had to send."""
-    places = {method: folder / method for method in METHODS}
+    """Train three methods on digits cut over four parties, one of them sealed, and compare what each had to send."""
+    places = {name: folder / name for name in RUNS}
     for place in places.values():
         _clear(place)
     make_folder(folder)
@@ -53,9 +58,10 @@ def demo(
 def _train_all(places: dict[str, Path]) -> None:
     rows, test = load("digits", parties=4)
     with bars() as progress:
-        for method, place in places.items():
-            on_round = follow(progress, method)
-            run = train(rows, method, epochs=EPOCHS, test=test, evaluate_every=LOOK_EVERY, on_round=on_round)
+        for name, place in places.items():
+            method, seal = RUNS[name]
+            on_round = follow(progress, name)
+            run = train(rows, method, epochs=EPOCHS, seal=seal, test=test, evaluate_every=LOOK_EVERY, on_round=on_round)
             run.save(place)  # once: a checkpoint at every look would take longer than the training
 
 
@@ -78,6 +84,7 @@ def _comparison(views: list[RunView]) -> dict[str, Any]:
     fewest = min(way["bytes"] for way in ways)
     runs = [
         {
+            "name": view.name,
             **view.result,
             "rounds_to_goal": way["round"],
             "bytes_to_goal": way["bytes"],
@@ -91,10 +98,10 @@ def _comparison(views: list[RunView]) -> dict[str, Any]:
 def _tell(views: list[RunView], folder: Path, page: Path) -> None:
     found = _comparison(views)
     goal = percent(found["goal"], 0)
-    table = Table("method", "test accuracy", f"rounds to {goal}", f"sent to {goal}", "ratio", "computing", box=None)
+    table = Table("run", "accuracy", f"rounds to {goal}", f"sent to {goal}", "ratio", "computing", box=None)
     for run in found["runs"]:
         table.add_row(
-            run["method"],
+            run["name"],
             percent(run["metrics"]["accuracy"]),
             str(run["rounds_to_goal"]),
             size(run["bytes_to_goal"]),
@@ -106,5 +113,5 @@ def _tell(views: list[RunView], folder: Path, page: Path) -> None:
     typer.echo(f"\n{CAVEAT}")
     typer.echo(f"\nWhat left the house in {EPOCHS} epochs:")
     for view in views:
-        typer.echo(f"  {view.method}: {what_left(view)} {what_shows(view)}")
+        typer.echo(f"  {view.name}: {what_left(view)} {what_shows(view)}")
     typer.echo(f"\nreport: {page}\nruns:   {folder}")

@@ -14,8 +14,8 @@ dL/d(sum w_k o_k)     message ``Gradient.slope``, the same for everybody; a part
 ====================  ==========================================================
 
 A party applies its weight before sending, so that the owner needs no party's logits or column count by
-themselves. The unit of w_k cancels; with thousands, what travels is about as large as logits are, which is
-what seals with a fixed range want. The gradient is softmax(v) - onehot(y) but for a factor: it shows the labels.
+themselves. The unit of w_k cancels; thousands keep wide parties' values within what fixed point can write.
+The gradient is softmax(v) - onehot(y) but for a factor: it shows the labels.
 """
 
 from __future__ import annotations

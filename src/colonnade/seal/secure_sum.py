@@ -10,6 +10,8 @@ differ by that party's values; an owner might only pretend that a party is away.
   masks, only by the same parties and only while nothing was opened; a changed set begins with a new round.
 * :class:`SetChanges`: a smaller set is signed by everybody who remains in it, logged, and limited per job.
 * After a change all remaining parties make a new key agreement; the old one gives no more masks.
+
+The runtimes of one process never change the set, so they use the first rule only; a remote one needs all three.
 """
 
 from __future__ import annotations
