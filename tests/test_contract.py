@@ -33,7 +33,8 @@ class Case:
 
     def __str__(self) -> str:
         messages = getattr(self.method, "messages", getattr(self.method, "combine", ""))
-        return "-".join(filter(None, [self.method.name, messages, self.owner, *map(str, self.options)]))
+        more = getattr(self.method, "losses", ()) or [getattr(self.method, name, "") for name in ("loss", "fill")]
+        return "-".join(filter(None, [self.method.name, messages, *more, self.owner, *map(str, self.options)]))
 
 
 CASES = [
@@ -59,6 +60,12 @@ CASES = [
     Case(cn.VIMADMMJ(lr=0.02, local_steps=4)),
     Case(cn.VIMADMMJ(lr=0.02, local_steps=4), owner="first"),
     Case(cn.VIMADMMJ(lr=0.02, local_steps=4, messages="paper")),
+    Case(cn.APFed(), owner="first"),
+    Case(cn.APFed(loss="contrastive", projection=8, dropout=0.5, contribution_every=2), owner="first"),
+    Case(cn.APFed(losses=("contrastive", "contrastive", "reconstruction"), weights=(0.5, 2.0, 0.1)), owner="first"),
+    Case(cn.TVFL(), owner="first"),
+    Case(cn.TVFL(fill="random"), owner="first"),
+    Case(cn.TVFL(fill="none"), owner="first"),
 ]
 RUNTIMES = ["loop", "fused", "bytes"]
 

@@ -26,7 +26,14 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 class World:
     """A fresh run, and copies of its weights for the reference to work on."""
 
-    def __init__(self, method: Method, runtime: str, rounds: int = 1, widths: tuple[int, ...] = WIDTHS) -> None:
+    def __init__(
+        self,
+        method: Method,
+        runtime: str,
+        rounds: int = 1,
+        widths: tuple[int, ...] = WIDTHS,
+        model: Callable[..., nn.Module] = cn.MLP((5,)),  # noqa: B008 - a frozen value
+    ) -> None:
         rng = np.random.default_rng(1)
         x = rng.normal(size=(ROWS, sum(WIDTHS))).astype(np.float32)
         y = np.arange(ROWS) % CLASSES
@@ -35,7 +42,7 @@ class World:
         tables = cn.split(x, y, [list(range(a, b)) for a, b in cuts], owner=owner)
         settings = Settings(rounds, ROWS, 0, runtime, 0.0, "epoch", rounds, None, 1)
         count = len(WIDTHS)
-        self.run = Run(tables, method, settings, [cn.MLP((5,))] * count, [method.party_optimizer] * count)
+        self.run = Run(tables, method, settings, [model] * count, [method.party_optimizer] * count)
         rows = Schedule(ROWS, ROWS, 0).batch_of(0)
         self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in cuts]
         self.y = torch.from_numpy(y)[rows]
@@ -239,6 +246,101 @@ def test_vfedmh_predicts_with_every_partys_model(world: Callable[..., World]) ->
     torch.testing.assert_close(method.predict(owner, parties, turn), expected[0], **CLOSE)
     after = w.run.ledger.by_step
     assert after["embed"] > before["embed"] and after["decide"] == before["decide"]  # the owner decides at home
+
+
+def contrast(a: Tensor, p: Tensor, temperature: float) -> Tensor:
+    """Equations 14 to 16, row by row."""
+
+    def s(u: Tensor, v: Tensor) -> Tensor:
+        return torch.exp(u @ v / (u.norm() * v.norm()) / temperature)
+
+    losses = []
+    for i in range(ROWS):
+        below = sum(s(a[i], p[j]) + (s(a[i], a[j]) if j != i else 0.0) for j in range(ROWS))
+        losses.append(-torch.log(s(a[i], p[i]) / below))
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("projection", [0, 5])
+@pytest.mark.parametrize("loss", ["reconstruction", "contrastive"])
+def test_apfed_is_one_step_on_the_weighted_sum_of_losses(
+    world: Callable[..., World], loss: str, projection: int
+) -> None:
+    """Equations 5 to 10: the owner on L_A + sum lambda_p L_p, a passive party on its own L_p alone."""
+    weights = (0.5, 3.0)
+    options = {"embedding": E, "lr": LR, "decay": DECAY, "loss": loss, "weights": weights, "temperature": 0.7}
+    w = world(cn.APFed(**options, projection=projection), widths=(2, 3, 3), model=all_seen)
+    net, task = w.weights(0), w.weights(0, "task")
+    h = embed(net, w.x[0])
+    total = F.cross_entropy(h @ task["weight"].T, w.y)
+    own: list[dict[str, dict[str, Tensor]]] = []
+    for k in (1, 2):
+        if loss == "reconstruction":
+            parts = {"decoder": w.weights(k, "decoder")}
+            d = parts["decoder"]  # that of cn.MLP(), since the builder brings none
+            rebuilt = F.relu(h @ d["0.weight"].T + d["0.bias"]) @ d["2.weight"].T + d["2.bias"]
+            L = ((w.x[k] - rebuilt) ** 2).mean()
+        else:
+            names = ("net", "project_owner", "project_own") if projection else ("net",)
+            parts = {name: w.weights(k, name) for name in names}
+            a, p = h, embed(parts["net"], w.x[k])
+            if projection:
+                a, p = (v @ parts[n]["weight"].T + parts[n]["bias"] for v, n in ((a, names[1]), (p, names[2])))
+            L = contrast(a, p, 0.7)
+        total = total + weights[k - 1] * L
+        nets = list(parts.values())
+        slopes = torch.autograd.grad(L, [v for one in nets for v in one.values()], retain_graph=True)
+        own.append({"slopes": dict(enumerate(slopes)), **parts})
+    joint_step(w, [net, task], total, [])
+    found = w.after()
+    check(found, 0, net)
+    check(found, 0, task, "task")
+    for k, parts in enumerate(own, 1):
+        slopes = list(parts.pop("slopes").values())
+        for name, one in parts.items():
+            sgd(one, tuple(slopes[: len(one)]))
+            slopes = slopes[len(one) :]
+            check(found, k, one, name)
+
+
+def all_seen(shape: tuple[int, ...], width: int) -> nn.Module:
+    """The two-layer network with biases that leave no row of its output at nought, where a cosine has no meaning."""
+    net = cn.MLP((5,))(shape, width)
+    nn.init.constant_(net[3].bias, 1.0)
+    return net
+
+
+@pytest.mark.parametrize("fill", ["zero", "mean", "random", "none"])
+def test_tvfl_trains_as_splitnn_and_fills_in_the_others(world: Callable[..., World], fill: str) -> None:
+    w = world(cn.TVFL(embedding=E, hidden=6, lr=LR, decay=DECAY, fill=fill), widths=(2, 3, 3))
+    nets = [w.weights(k) for k in range(3)]
+    top = {n: w.owner(f"top/{n}") for n in ("0.weight", "0.bias", "2.weight", "2.bias")}
+
+    def scores(h: list[Tensor]) -> Tensor:
+        return F.relu(torch.cat(h, dim=1) @ top["0.weight"].T + top["0.bias"]) @ top["2.weight"].T + top["2.bias"]
+
+    loss = F.cross_entropy(scores([embed(net, x) for net, x in zip(nets, w.x, strict=True)]), w.y)
+    sgd(top, tuple(joint_step(w, nets, loss, list(top.values()))))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    for name, value in top.items():
+        torch.testing.assert_close(found[f"owner/top/{name}"], value.detach(), **CLOSE)
+    h = [embed(net, x).detach() for net, x in zip(nets, w.x, strict=True)]
+    seen: list[Tensor] = []
+    w.run.owner.top.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    before = w.run.ledger.total
+    answer = w.run.method.predict(w.run.owner, w.run.parties, cn.Turn(1, w.rows, purpose="evaluate"))
+    assert (w.run.ledger.total > before) == (fill == "none")
+    if fill == "random":
+        others = seen[0][:, E:]
+        assert h[0].min() - 1e-5 <= others.min() < others.max() <= h[0].max() + 1e-5
+        assert len(others.unique()) == others.numel()
+        expected = scores([h[0], others])
+    else:
+        stand_in = {"zero": torch.zeros(ROWS, E), "mean": h[0].mean().expand(ROWS, E)}.get(fill)
+        expected = scores(h if stand_in is None else [h[0], stand_in, stand_in])
+    torch.testing.assert_close(answer.detach(), expected.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_vimsgd_uses_the_new_heads_for_the_gradients(world: Callable[..., World]) -> None:

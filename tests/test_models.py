@@ -202,7 +202,12 @@ def test_models_by_name() -> None:
     ("make", "kind", "options", "why"),
     [
         (make_model, "mpl", {}, "unknown model 'mpl'; did you mean 'mlp'"),
-        (make_model, "transformer", {}, "unknown model 'transformer'; Known: cnn, lenet, mlp, resnet, small-cnn"),
+        (
+            make_model,
+            "transformer",
+            {},
+            "unknown model 'transformer'; Known: apfed-cnn, cnn, lenet, mlp, resnet, small-cnn",
+        ),
         (make_model, "mlp", {"hiden": [3]}, "model mlp takes hidden, but hiden came"),
         (make_model, "cnn", {"hidden": [3]}, "model cnn takes channels, upsample, but hidden came"),
         (make_optimizer, "sdg", {}, "unknown optimizer 'sdg'; did you mean 'sgd'"),

@@ -28,6 +28,7 @@ BLINDABLE: list[Method] = [
     cn.AggVFL(),
     cn.VAFL(learn_weights=False),
     cn.VFedMH(),
+    cn.APFed(),
 ]
 SEALS: dict[str, Any] = {
     "bits": cn.Bits(8),

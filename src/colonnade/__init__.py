@@ -13,8 +13,23 @@ from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.errors import ColonnadeError
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods import CVFL, FDML, VAFL, VIMADMM, VIMADMMJ, VIMSGD, AggVFL, FedBCD, Local, SplitNN, VFedMH
-from colonnade.models import CNN, MLP, LeNet, ResNet, SmallCNN
+from colonnade.methods import (
+    CVFL,
+    FDML,
+    TVFL,
+    VAFL,
+    VIMADMM,
+    VIMADMMJ,
+    VIMSGD,
+    AggVFL,
+    APFed,
+    FedBCD,
+    Local,
+    SplitNN,
+    VFedMH,
+)
+from colonnade.methods.passive import passive_loss
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN
 from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.run import Run
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
@@ -32,10 +47,13 @@ __all__ = [
     "FDML",
     "MLP",
     "SGD",
+    "TVFL",
     "VAFL",
     "VIMADMM",
     "VIMADMMJ",
     "VIMSGD",
+    "APFed",
+    "APFedCNN",
     "Adagrad",
     "Adam",
     "AggVFL",
@@ -66,6 +84,7 @@ __all__ = [
     "load",
     "methods",
     "party_step",
+    "passive_loss",
     "register",
     "resume",
     "split",

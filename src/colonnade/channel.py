@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from colonnade.errors import TrainingError
+from colonnade.errors import SealError, TrainingError
 from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
 from colonnade.schedule import Turn
@@ -101,6 +101,11 @@ class Channel:
         return self.ends[name]
 
     def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:
+        if set(messages) != set(blinding.parties):
+            raise SealError(
+                f"step '{step}' of round {turn.round} asks {', '.join(messages)} for a blinded sum that "
+                f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
+            )
         kept = {
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()

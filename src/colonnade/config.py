@@ -157,7 +157,11 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
 
 
 def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
-    return [(f"{whose}{key}", was.get(key), value) for key, value in now.items()]
+    return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
@@ -167,7 +171,7 @@ def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
 def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
     each = builders if isinstance(builders, list) else [builders] * parties
     plain = [module.describe(builder) for builder in each]
-    return [{k: list(v) if isinstance(v, tuple) else v for k, v in entry.items()} for entry in plain]  # as JSON has it
+    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # as JSON has it
 
 
 def _parse(path: Path) -> dict[str, Any]:

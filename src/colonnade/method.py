@@ -16,9 +16,9 @@ import hashlib
 import math
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from colonnade.schedule import Turn
 from colonnade.seal.labels import LaplaceLabels, RandomLabels
 
 __all__ = [
+    "Builder",
     "Method",
     "Mine",
     "Net",
@@ -41,6 +42,7 @@ __all__ = [
     "methods",
     "party_step",
     "register",
+    "take_step",
 ]
 
 R = TypeVar("R")
@@ -70,7 +72,12 @@ def descend(output: Tensor, *nets: Net, gradient: Tensor | None = None) -> None:
     elif gradient.shape != output.shape:
         gradient = gradient.expand_as(output)  # one message for all parties of a group
     parameters = [parameter for net in nets for parameter in net.parameters]
-    slopes = torch.autograd.grad(output, parameters, gradient, allow_unused=True)
+    take_step(torch.autograd.grad(output, parameters, gradient, allow_unused=True), *nets)
+
+
+def take_step(slopes: Sequence[Tensor | None], *nets: Net) -> None:
+    """One optimiser step of each network along the gradients of all their parameters, in their order."""
+    parameters = [parameter for net in nets for parameter in net.parameters]
     for parameter, slope in zip(parameters, slopes, strict=True):
         # Fused optimisers walk raw memory and ignore strides.
         parameter.grad = None if slope is None else slope.contiguous()
@@ -80,6 +87,9 @@ def descend(output: Tensor, *nets: Net, gradient: Tensor | None = None) -> None:
 
 class Mine(ABC):
     """What a party step sees of its own side: networks by name (``mine.net``), rows, and notes."""
+
+    members: list[int]
+    """Whose side it is: one party's number, or those of the like parties that are computed together, in their order."""
 
     def __init__(self) -> None:
         self.nets: dict[str, Net] = {}
@@ -96,6 +106,28 @@ class Mine(ABC):
     def inputs(self, turn: Turn) -> Tensor:
         """This party's rows of the turn, scaled, float32."""
 
+    def own(self, message: Tensor) -> Tensor:
+        """A tensor that all parties were sent as this party's own: with the party axis in front, if there is one."""
+        return message
+
+
+class Builder(Protocol):
+    """The user's network builder for one party, as :meth:`Method.party_parts` gets it; what it builds was tried."""
+
+    @property
+    def party(self) -> int:
+        """Which party it builds for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one of the party's rows."""
+
+    def __call__(self, width: int) -> nn.Module:
+        """The network from the party's rows to this width."""
+
+    def decoder(self, embedding: int) -> nn.Module | None:
+        """The network from an embedding back to all numbers of a row that the builder brings, or None."""
+
 
 def party_step(function: StepFunction) -> StepFunction:
     """Mark a function as one that a party is willing to run when the owner names it."""
@@ -108,6 +140,8 @@ class Part(NamedTuple):
 
     net: nn.Module
     optimizer: OptimizerBuilder
+    reads: int | None = None
+    """The width of the vectors that it reads, so that it can be tried; ``net`` reads the party's rows without it."""
 
 
 class Parties(ABC):
@@ -134,7 +168,15 @@ class Parties(ABC):
         """
 
     @abstractmethod
-    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
+    def sum(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> R:
         """Like :meth:`ask`, but the owner learns only the sum of the replies."""
 
     def tell(
@@ -163,6 +205,7 @@ class Owner:
         self.parties = parties
         self.seed = seed
         self.noisy: Tensor | None = None  # what training sees instead of the labels, once they are protected
+        self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
         self._given = set(vars(self)) | {"_given"}
 
     if typing.TYPE_CHECKING:  # a method may put anything at the owner
@@ -255,11 +298,13 @@ class Method(ABC):
         """The optimiser of what the owner trains: plain SGD, as in the papers."""
         return SGD(self.lr, 0.0, self.decay)
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
         """The networks of one party; ``build(width)`` makes the user's network with that output width."""
         return {"net": Part(build(self.embedding), optimizer)}
+
+    def kind_of(self, party: int) -> Hashable:
+        """Parties of different kinds take their steps in different ways, so they are never computed together."""
+        return None
 
     def start(self, owner: Owner) -> None:  # noqa: B027 - many methods keep nothing at the owner
         """Put the method's state at the owner, before the first round."""

@@ -80,6 +80,7 @@ class Run:
         self._test: Sequence[Table] | None = None
         labels = tables[0].labels
         self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
+        self.owner.held_out = self.schedule.valid_rows
         owner_is_first = tables[0].columns is not None
         self.seals = seals or Seals()
         self.channel = Channel(

@@ -1,15 +1,31 @@
 """The methods, one file each: citation and symbol map on top, both roles side by side, then the round."""
 
 from colonnade.methods.aggvfl import AggVFL
+from colonnade.methods.apfed import APFed
 from colonnade.methods.cvfl import CVFL
 from colonnade.methods.fdml import FDML
 from colonnade.methods.fedbcd import FedBCD
 from colonnade.methods.local import Local
 from colonnade.methods.splitnn import SplitNN
+from colonnade.methods.tvfl import TVFL
 from colonnade.methods.vafl import VAFL
 from colonnade.methods.vfedmh import VFedMH
 from colonnade.methods.vimadmm import VIMADMM
 from colonnade.methods.vimadmm_j import VIMADMMJ
 from colonnade.methods.vimsgd import VIMSGD
 
-__all__ = ["CVFL", "FDML", "VAFL", "VIMADMM", "VIMADMMJ", "VIMSGD", "AggVFL", "FedBCD", "Local", "SplitNN", "VFedMH"]
+__all__ = [
+    "CVFL",
+    "FDML",
+    "TVFL",
+    "VAFL",
+    "VIMADMM",
+    "VIMADMMJ",
+    "VIMSGD",
+    "APFed",
+    "AggVFL",
+    "FedBCD",
+    "Local",
+    "SplitNN",
+    "VFedMH",
+]

@@ -1,6 +1,7 @@
 """Local (SingleVL): the owner trains on its own columns and talks to nobody.
 
-The baseline of the VFedMH and APFed papers: what the owner has without any partner.
+The baseline of the VFedMH and APFed papers (SingleVL): what the owner has without any partner. The head is a linear
+layer; ``hidden`` puts a hidden layer before it and ``dropout`` drops its inputs, as in the APFed paper's task net.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Owner, Part, Parties, Turn, register
-from colonnade.methods.steps import follow, logits, slope, with_head
+from colonnade.methods.steps import check_task_net, follow, logits, slope, task_net
 from colonnade.optim import OptimizerBuilder
 
 
@@ -28,14 +29,22 @@ class Local(Method):
     owner_sends: ClassVar[str] = "nothing"
     needs_owner_columns: ClassVar[bool] = True
 
+    hidden: int = 0
+    dropout: float = 0.0
+
     logits = staticmethod(logits)
     follow = staticmethod(follow)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_task_net(self.name, self.hidden, self.dropout)
 
     def party_parts(
         self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
     ) -> dict[str, Part]:
         """The whole model, head included, under one optimiser."""
-        return {"net": Part(with_head(build(self.embedding), self.embedding, classes), optimizer)}
+        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, classes)
+        return {"net": Part(nn.Sequential(net, task), optimizer)}
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One step at the owner's own part, which is party 0."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.errors import ConfigError
 from colonnade.method import Mine, Turn, party_step
 
 
@@ -53,6 +54,23 @@ def follow(mine: Mine, turn: Turn, gradient: Gradient) -> None:
 def with_head(net: nn.Module, embedding: int, classes: int) -> nn.Module:
     """A party's whole model: its network and a linear head without bias."""
     return nn.Sequential(net, nn.Linear(embedding, classes, bias=False))
+
+
+def task_net(embedding: int, hidden: int, dropout: float, classes: int) -> nn.Module:
+    """What the owner puts above its own embedding: a linear layer without bias, or a hidden layer before it too."""
+    layers: list[nn.Module] = [nn.Linear(embedding, hidden), nn.ReLU()] if hidden else []
+    layers += [nn.Dropout(dropout)] if dropout else []
+    head = nn.Linear(hidden or embedding, classes, bias=False)
+    return nn.Sequential(*layers, head) if layers else head
+
+
+def check_task_net(name: str, hidden: int, dropout: float) -> None:
+    """Refuse what no such network can have."""
+    if hidden < 0 or not 0 <= dropout < 1:
+        raise ConfigError(
+            f"{name}: hidden={hidden}, dropout={dropout} are out of range; hidden is at least 0, "
+            "dropout from 0 to less than 1."
+        )
 
 
 def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, classes: int) -> nn.Module:

@@ -1,7 +1,8 @@
 """Party networks, as builders: called with the shape of one row and the output width, they give a module.
 
 A builder may also have ``decision(embedding, classes)``, which gives the layers above the embedding. Methods
-that put a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet.
+that put a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet. And it may
+have ``decoder(shape, embedding)``, from embeddings back to all numbers of a row side by side, which ``apfed`` uses.
 """
 
 from __future__ import annotations
@@ -13,14 +14,33 @@ from typing import Any
 from torch import nn
 
 from colonnade.errors import ConfigError, unknown
+from colonnade.models.apfed import APFedCNN
 from colonnade.models.convolution import CNN, LeNet, SmallCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.resnet import ResNet
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
-_KINDS: dict[str, Any] = {"mlp": MLP, "cnn": CNN, "small-cnn": SmallCNN, "lenet": LeNet, "resnet": ResNet}
+_KINDS: dict[str, Any] = {
+    "mlp": MLP,
+    "cnn": CNN,
+    "small-cnn": SmallCNN,
+    "lenet": LeNet,
+    "resnet": ResNet,
+    "apfed-cnn": APFedCNN,
+}
 
-__all__ = ["CNN", "MLP", "LeNet", "ModelBuilder", "ResNet", "SmallCNN", "default_model", "describe", "make_model"]
+__all__ = [
+    "CNN",
+    "MLP",
+    "APFedCNN",
+    "LeNet",
+    "ModelBuilder",
+    "ResNet",
+    "SmallCNN",
+    "default_model",
+    "describe",
+    "make_model",
+]
 
 
 def default_model(shape: tuple[int, ...], width: int) -> nn.Module:

@@ -39,3 +39,19 @@ class MLP:
     def decision(self, embedding: int, classes: int) -> nn.Module:
         """The layer above the embedding, for methods that cut a party's model there."""
         return nn.Linear(embedding, classes)
+
+    def decoder(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
+        """The same layers backwards, without a ReLU at the end, to all numbers of a row.
+
+        >>> MLP(hidden=(120,)).decoder((2, 28), 60)
+        Sequential(
+          (0): Linear(in_features=60, out_features=120, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=120, out_features=56, bias=True)
+        )
+        """
+        widths = [embedding, *reversed(self.hidden), math.prod(shape)]
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in itertools.pairwise(widths):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])

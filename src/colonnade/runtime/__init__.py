@@ -50,7 +50,8 @@ def make_parties(
     if runtime == "fused":
         # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
         apart = {0} if owner_is_first and method.needs_owner_columns else set()
-        sites = fuse(singles, [{name: part.optimizer for name, part in own.items()} for own in parts], batch, apart)
+        builders = [{name: part.optimizer for name, part in own.items()} for own in parts]
+        sites = fuse(singles, builders, batch, apart, method.kind_of)
     channel.wire = runtime == "bytes"
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 

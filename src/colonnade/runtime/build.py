@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ def build_parts(
     before = torch.get_rng_state()
     torch.manual_seed(derive_seed(seed, "init", member))
     try:
-        return method.party_parts(Build(model, table), optimizer, classes)
+        return method.party_parts(Build(model, table, member), optimizer, classes)
     finally:
         torch.set_rng_state(before)
 
@@ -40,6 +41,12 @@ class Build:
 
     model: ModelBuilder
     table: Table
+    party: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one of the party's rows."""
+        return self.table.shape
 
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
@@ -56,6 +63,16 @@ class Build:
         what = f"the embedding width {embedding} and {classes} classes"
         net = self._made(lambda: make(embedding, classes), "decision of model=", what)
         _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), classes)
+        return net
+
+    def decoder(self, embedding: int) -> nn.Module | None:
+        """The network from an embedding back to all numbers of a row that the user's builder brings, or None."""
+        make = getattr(self.model, "decoder", None)
+        if make is None:
+            return None
+        what = f"the row shape {self.shape} and the embedding width {embedding}"
+        net = self._made(lambda: make(self.shape, embedding), "decoder of model=", what)
+        _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), math.prod(self.shape))
         return net
 
     def _made(self, make: Callable[[], nn.Module], name: str, what: str) -> nn.Module:

@@ -106,6 +106,10 @@ class FusedSite(Site):
             self._drawn = turn, torch.stack([site.tables[turn.table].draw(turn.rows) for site in self.singles])
         return self._drawn[1]
 
+    def own(self, message: Tensor) -> Tensor:
+        """The message once per member, party axis first."""
+        return message.expand(len(self.members), *message.shape)
+
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step once for all members."""
         for net in self.fused_nets.values():
@@ -167,12 +171,13 @@ def fuse(
     builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]],
     batch: int,
     apart: Container[int] = (),
+    kind_of: Callable[[int], Hashable] = lambda _: None,
 ) -> list[Site]:
-    """Group like parties; parties that are like no other, or are to stay ``apart``, stay as they are."""
+    """Group like parties of one kind; parties that are like no other, or are to stay ``apart``, stay as they are."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for k, site in enumerate(sites):
         likeness = None if k in apart else _likeness(site)
-        alike[likeness or ("alone", k)].append(k)
+        alike[(likeness, kind_of(k)) if likeness else ("alone", k)].append(k)
     fused: list[Site] = []
     for members in alike.values():
         for group in _groups(members, sites[members[0]], batch):
@@ -194,6 +199,8 @@ def _likeness(site: LoopSite) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = site.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
+    if not site.loop_nets:
+        return None
     for name, net in site.loop_nets.items():
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
@@ -229,32 +236,48 @@ def _widest_layer(site: LoopSite) -> int:
     modules = [m for net in site.loop_nets.values() for m in net.module.modules() if not list(m.children())]
     hooks = [m.register_forward_hook(lambda _m, _i, out: widths.append(out[0].numel())) for m in modules]
     try:
-        _trial(site)
+        for name in _known_inputs(site):
+            _trial(site, name)
     finally:
         for hook in hooks:
             hook.remove()
     return max(widths)
 
 
-def _trial(site: LoopSite) -> Tensor:
-    table, net = site.tables["train"], site.loop_nets["net"]
+def _known_inputs(site: LoopSite) -> list[str]:
+    """The networks of which one knows what they read, so that they can be tried."""
+    return [name for name, net in site.loop_nets.items() if name == "net" or net.reads is not None]
+
+
+def _sample(site: LoopSite, name: str) -> Tensor:
+    """Something that a network can read: rows, or vectors of its width."""
+    table, width = site.tables["train"], site.loop_nets[name].reads
+    count = min(2, table.rows)
+    return table.draw(torch.arange(count)) if width is None else torch.linspace(-1, 1, count * width).view(count, -1)
+
+
+def _trial(site: LoopSite, name: str) -> Tensor:
+    net = site.loop_nets[name]
     net.module.eval()
     with torch.no_grad():
-        return net(table.draw(torch.arange(min(2, table.rows))))
+        return net(_sample(site, name))
 
 
 def _agrees(site: FusedSite) -> bool:
-    tables = [single.tables["train"] for single in site.singles]
-    inputs = torch.stack([table.draw(torch.arange(min(2, table.rows))) for table in tables])
-    expected = torch.stack([_trial(single) for single in site.singles])
-    net = site.fused_nets["net"]
-    buffers = {name: value.clone() for name, value in net.buffers.items()}
+    return all(_agree(site, name) for name in _known_inputs(site.singles[0]))
+
+
+def _agree(site: FusedSite, name: str) -> bool:
+    inputs = torch.stack([_sample(single, name) for single in site.singles])
+    expected = torch.stack([_trial(single, name) for single in site.singles])
+    net = site.fused_nets[name]
+    buffers = {key: value.clone() for key, value in net.buffers.items()}
     try:
         with torch.no_grad():
             net.module.train()
             net(inputs)  # noise that is drawn in training only is refused by vmap here
-            for name, value in buffers.items():
-                net.buffers[name].copy_(value)
+            for key, value in buffers.items():
+                net.buffers[key].copy_(value)
             net.module.eval()
             return bool(torch.allclose(net(inputs), expected, rtol=1e-4, atol=1e-5))
     except (RuntimeError, ValueError):

@@ -38,15 +38,23 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> list[R]:
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
-        chosen = list(range(len(self))) if to is None else sorted(set(to))
+        chosen = self._chosen(to)
         replies = self._replies(step, turn, chosen, all, each)
         return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
 
-    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None) -> R:
+    def sum(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
-        replies = self._replies(step, turn, list(range(len(self))), all, each)
+        replies = self._replies(step, turn, self._chosen(to), all, each)
         away = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
-        parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home)]
+        parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home & replies.keys())]
         if away:
             parts.append(self.channel.sum(away, step=step.__name__, turn=turn))
         return add(parts)  # type: ignore[no-any-return]
@@ -76,6 +84,9 @@ class InProcess(Parties):
             self._replace(group, group.split(stages.__getitem__))
         for each in self.sites:
             each.load(named)
+
+    def _chosen(self, to: Iterable[int] | None) -> list[int]:
+        return list(range(len(self))) if to is None else sorted(set(to))
 
     def _replies(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None

@@ -22,6 +22,7 @@ class LoopNet(Net):
 
     def __init__(self, part: Part, whose: str) -> None:
         self.module = part.net
+        self.reads = part.reads
         parameters = [parameter for parameter in part.net.parameters() if parameter.requires_grad]
         super().__init__(parameters, build_optimizer(part.optimizer, parameters, whose))
 

@@ -14,7 +14,6 @@ from colonnade.table import Table
 class Site(Mine):
     """One or several parties that are computed together."""
 
-    members: list[int]
     _turn: Turn | None = None
 
     def begin(self, turn: Turn) -> None:

@@ -1,0 +1,170 @@
+"""APFed: parties help to train the owner's model, and the owner predicts alone.
+
+Liu et al.: *Active-passive federated learning for vertically partitioned multi-view data*, arXiv 2409.04111,
+Algorithm 1, with the reconstruction loss (APFed-R, eq. 12) and the contrastive loss (APFed-C, eq. 13 to 16).
+
+====================  ==========================================================
+paper                 here
+====================  ==========================================================
+active client C_A     the owner, which is also party 0: split with ``owner="first"``
+f, h^A (eq. 5)        ``mine.net`` at party 0, message ``Embedding.h`` [b, E], the same for all
+g (task module)       ``mine.task`` at party 0: ``hidden`` and ``dropout`` of the paper are 0 or 256, and 0.5
+L_p (eq. 7)           ``loss``, or one per passive party in ``losses``; see ``methods/passive.py`` for one's own
+lambda_p (eq. 8)      ``weight``, or one per passive party in ``weights``
+dL_p/dh^A (eq. 9)     message ``Gradient.slope``, already times lambda_p; the owner needs only the sum
+DEC_p, ENC_p          ``mine.decoder``, ``mine.net`` at party p
+tau                   ``temperature``
+====================  ==========================================================
+
+A passive party steps along its own loss, without lambda_p (eq. 10). Nobody but the owner is asked for a prediction, and
+with all lambda_p = 0 its model is that of ``local``, number by number.
+
+*Where the authors' code differs.* Its APFed-C compares linear projections of 64 numbers and sends only the owner's;
+the paper compares the embeddings themselves, and so do we. ``projection=64`` puts both linear layers at the passive
+party, because there is one message for all parties, which may have different losses. The reconstruction loss
+is their mean over all entries. The paper's h^A is a feature map; here it is an embedding, see ``cn.APFedCNN``.
+
+*Contributions.* ``contribution_every=5`` measures in every fifth round how the loss of rows held out would change if a
+party's gradient were left out (``methods/contribution.py``); ``run.importance()`` gives the means, nought for the
+owner. It needs each party's own gradient, so it cannot be blinded; it changes neither the model nor the bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from colonnade.errors import ConfigError
+from colonnade.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register, take_step
+from colonnade.methods.choices import check_choices, check_count, of_party
+from colonnade.methods.contribution import left_out, shift, steepest, uphill
+from colonnade.methods.passive import find_loss
+from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
+from colonnade.optim import OptimizerBuilder
+
+
+class Answer(NamedTuple):
+    """h_A [rows, E] and its logits [rows, C]; stays at home."""
+
+    h: Tensor
+    o: Tensor
+
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class APFed(Method):
+    """The owner's model with the passive parties' gradients of its embedding; it predicts alone."""
+
+    name: ClassVar[str] = "apfed"
+    summary: ClassVar[str] = "parties help in training, the owner predicts alone (split with owner='first')"
+    party_sends: ClassVar[str] = "gradients of the owner's embedding (only their sum is used)"
+    owner_sends: ClassVar[str] = "its embedding, the same for all"
+    needs_owner_columns: ClassVar[bool] = True
+    sums: ClassVar[str] = "always"
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "temperature")
+
+    loss: str = "reconstruction"
+    losses: tuple[str, ...] = ()
+    weight: float = 1.0
+    weights: tuple[float, ...] = ()
+    temperature: float = 1.0
+    projection: int = 0
+    hidden: int = 0
+    dropout: float = 0.0
+    contribution_every: int = 0
+
+    uphill = staticmethod(uphill)
+    shift = staticmethod(shift)
+
+    def __post_init__(self) -> None:
+        for name in ("losses", "weights"):  # lists, when they come from a file
+            given = getattr(self, name)
+            object.__setattr__(self, name, tuple(given) if isinstance(given, list) else given)
+        super().__post_init__()
+        check_task_net(self.name, self.hidden, self.dropout)
+        check_choices(self.name, self.losses or (self.loss,), self.weights or (self.weight,), vars(self))
+
+    @property
+    def only_sums(self) -> bool:
+        """Whether the owner sees no party's gradient by itself."""
+        return not self.contribution_every
+
+    # passive party: holds x_p and the networks of its loss
+
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
+        """Encoder and task net at the owner; at a passive party what its loss needs."""
+        if build.party:
+            loss = find_loss(of_party(build.party, self.losses, self.loss))
+            return loss.parts(build, optimizer, self.embedding, self.projection)
+        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, classes)
+        return {"net": Part(net, optimizer), "task": Part(task, optimizer)}
+
+    def kind_of(self, party: int) -> Hashable:
+        """The party's loss."""
+        return of_party(party, self.losses, self.loss)
+
+    @party_step
+    def assist(self, mine: Mine, turn: Turn, sent: Embedding) -> Gradient:
+        """One step on L_p, and lambda_p dL_p/dh_A."""
+        found = find_loss(of_party(mine.members[0], self.losses, self.loss))
+        gradient = found.descend(mine, turn, sent.h, vars(self))
+        weights = gradient.new_tensor([of_party(k, self.weights, self.weight) for k in mine.members])
+        return Gradient(weights.view(-1, *[1] * (gradient.ndim - 1)) * gradient)
+
+    # owner: holds y, and as party 0 x_A, the encoder and the task net
+
+    @party_step
+    def logits(self, mine: Mine, turn: Turn) -> Answer:
+        """h_A and its logits, kept for the gradients that come."""
+        mine.scratch["h"] = h = mine.net(mine.inputs(turn))
+        mine.scratch["o"] = o = mine.task(h)
+        return Answer(h, o)
+
+    @party_step
+    def follow(self, mine: Mine, turn: Turn, slopes: Answer) -> None:
+        """One step of both nets along the gradients of h_A and of the logits."""
+        outputs = [mine.scratch.pop("o"), mine.scratch.pop("h")]
+        parameters = [*mine.net.parameters, *mine.task.parameters]
+        gradients = torch.autograd.grad(outputs, parameters, [slopes.o, slopes.h], allow_unused=True)
+        take_step(gradients, mine.net, mine.task)
+
+    def start(self, owner: Owner) -> None:
+        """What contributions were measured, and how often."""
+        check_count(self.name, owner.parties - 1, losses=self.losses, weights=self.weights)
+        if self.contribution_every:
+            owner.contributions, owner.measured = torch.zeros(owner.parties), torch.zeros(())
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """h_A down, the sum of the gradients up; the owner's step is at home."""
+        measures = self.contribution_every and turn.round % self.contribution_every == 0
+        direction = steepest(owner, parties, turn) if measures else None
+        (mine,) = parties.ask(self.logits, turn, to=[0])
+        passive, sent = range(1, len(parties)), Embedding(mine.h)
+        if direction is None:
+            total = parties.sum(self.assist, turn, all=sent, to=passive).slope
+        else:
+            slopes = [reply.slope for reply in parties.ask(self.assist, turn, all=sent, to=passive)]
+            (moved,) = parties.ask(self.shift, turn, all=direction, to=[0])
+            owner.contributions[1:] += left_out(moved.along, slopes, self.lr)
+            owner.measured += 1
+            total = functools.reduce(torch.add, slopes)
+        o = mine.o.requires_grad_()
+        loss = F.cross_entropy(o, owner.labels(turn))
+        parties.tell(self.follow, turn, all=Answer(total, slope(loss, o).slope), to=[0])
+        return loss.detach()
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The owner's own logits; nobody else is asked."""
+        return parties.ask(self.logits, turn, to=[0])[0].o
+
+    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Mean rise of the held-out loss when the party's gradient is left out of one step."""
+        if not self.contribution_every:
+            raise ConfigError("apfed measures contributions only if asked to; train with contribution_every=5, say.")
+        return owner.contributions / owner.measured.clamp(min=1)  # type: ignore[no-any-return]

@@ -1,0 +1,46 @@
+"""What passive parties choose, one each or one for all, and whether it makes sense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from colonnade.errors import ConfigError
+from colonnade.methods.passive import find_loss, wanted
+
+T = TypeVar("T")
+
+
+def of_party(party: int, each: Sequence[T], one: T) -> T:
+    """A passive party's own choice among one per passive party, or the one for all."""
+    return each[party - 1] if 0 < party <= len(each) else one
+
+
+def check_choices(method: str, losses: Any, weights: Any, options: dict[str, Any]) -> None:
+    """Refuse losses that are not there or want options that the method does not have, and odd weights."""
+    if not isinstance(losses, tuple) or not isinstance(weights, tuple):
+        raise ConfigError(f"{method}: losses and weights are lists with one entry per passive party.")
+    for name in losses:
+        for key in wanted(find_loss(name)):
+            if key not in options:
+                raise ConfigError(f"the passive loss '{name}' wants an option '{key}', which {method} does not have.")
+    for weight in weights:
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0 <= weight < math.inf:
+            raise ConfigError(f"{method}: the weight {weight!r} is out of range; give numbers from 0.")
+    for key in ("projection", "contribution_every"):
+        if options[key] < 0:
+            raise ConfigError(f"{method}: {key}={options[key]} is out of range; give 0 or more.")
+
+
+def check_count(method: str, parties: int, **given: Sequence[Any]) -> None:
+    """Refuse lists that do not have one entry per passive party."""
+    if not parties:
+        raise ConfigError(f"{method} needs a party beside the owner, and there is none; use local instead.")
+    for name, each in given.items():
+        if len(each) not in (0, parties):
+            raise ConfigError(
+                f"{method}: {name} has {len(each)} entries for {parties} parties beside the owner; "
+                "give one per party, in their order, or none."
+            )
