@@ -192,3 +192,9 @@ def test_blind_needs_codes_that_add(codec: cn.Bits | cn.TopK) -> None:
     with pytest.raises(SealError, match=r"Blind|blinded"):
         make_seals([cn.Blind(), codec])
     make_seals([cn.Blind(), type(codec)(ways="down")])
+
+
+def test_recovery_and_feedback_do_not_go_together() -> None:
+    with pytest.raises(SealError, match="relies on every message arriving"):
+        make_seals([cn.Blind(recover=True), cn.Bits(4, feedback=True)])
+    make_seals([cn.Blind(recover=True), cn.Bits(4, feedback=True, ways="down")])

@@ -63,6 +63,11 @@ class Seals:
                 "use Bits with Blind, or TopK(ways='down')."
             )
         self.up.fixed_scale("o")  # refuses a scale that parties do not share
+        if self.up.feedback and self.blind.recover:
+            raise SealError(
+                "Bits(feedback=True) relies on every message arriving, and Blind(recover=True) goes on without some; "
+                "use one of them, or feedback with ways='down'."
+            )
 
 
 def make_seals(came: Any) -> Seals:

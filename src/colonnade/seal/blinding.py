@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.schedule import Turn
@@ -22,12 +21,11 @@ from colonnade.seal.codec import as_wire, from_wire
 from colonnade.seal.keys import Hello, Identity, Membership, Ticket
 from colonnade.seal.pack import Codes
 from colonnade.seal.recovering import RecoverableSum
+from colonnade.seal.relay import Fields, Said, heard, spoken, stacked, unstacked
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import Masker, total
 from colonnade.seal.shamir import threshold
 
-Fields = dict[str, Tensor]
-Said = dict[str, tuple[bytes, ...]]
 SETUP = "setup"
 T = TypeVar("T")
 Carry = Callable[[Fields, str, str, str, str], Fields]
@@ -164,17 +162,13 @@ class Blinding:
 
     def _relay(self, said: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Said]:
         """What every party said, as the owner passes it on to every party."""
-        at_owner = {party: carry(_as_fields(parts), party, self.owner, step, SETUP) for party, parts in said.items()}
-        all_said = {
-            name: torch.stack([fields[name] for fields in at_owner.values()]) for name in next(iter(at_owner.values()))
+        at_owner = {
+            party: heard(carry(spoken(*parts), party, self.owner, step, SETUP)) for party, parts in said.items()
         }
-        return {party: self._heard(carry(all_said, self.owner, party, step, SETUP)) for party in self.parties}
-
-    def _heard(self, fields: Fields) -> Said:
-        if any(value.dtype != torch.uint8 or len(value) != len(self.parties) for value in fields.values()):
-            raise MessageError(f"{len(self.parties)} parties' keys or signatures were expected; something else came.")
-        parts = [[value.numpy().tobytes() for value in rows] for rows in fields.values()]
-        return dict(zip(self.parties, zip(*parts, strict=True), strict=True))
+        all_said = stacked(at_owner, self.parties)
+        return {
+            party: unstacked(carry(all_said, self.owner, party, step, SETUP), self.parties) for party in self.parties
+        }
 
     def _send(self, party: str, task: SumTask, ticket: Ticket, carry: Carry) -> dict[str, Codes]:
         """One party's masked codes, as they arrive at the owner."""
@@ -191,11 +185,6 @@ class Blinding:
 def tensor_name(step: str, field: str, ring: Ring, bound: float) -> str:
     """What a mask is for, ring and scale included: parties that do not agree on them share no mask."""
     return f"{step}/{field}/{ring.bits}/{bound!r}"
-
-
-def _as_fields(parts: tuple[bytes, ...]) -> Fields:
-    names = ("key", "incarnation", "signature") if len(parts) == 3 else ("signature",)
-    return {name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in zip(names, parts, strict=True)}
 
 
 def _taken(name: str, wire: Fields, code: SumCode, party: str) -> Codes:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import torch
-from torch import Tensor
-
 from colonnade.errors import AwayError
 from colonnade.seal.codec import as_wire, from_wire
 from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
 from colonnade.seal.recover import Advert, RecoverOwner, RecoverParty, Reveal
+from colonnade.seal.relay import Fields, Said, heard, only, single, spoken, stacked, unstacked
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import Masker
 
-Fields = dict[str, Tensor]
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
 
@@ -44,21 +41,20 @@ class RecoverableSum:
 
     def run(self, codes: Mapping[str, Codes]) -> tuple[Codes, tuple[str, ...]]:
         """The sum of the survivors' codes, and who they are."""
-        adverts = self.owner.advertise(
-            [Advert(n, *_bytes(f)) for n, f in self._up("advertise", lambda n: self._advert(n)).items()]
-        )
-        told = self._down("adverts", lambda _: _stacked({a.party: a[1:] for a in adverts}, self.names))
-        heard = {n: [Advert(p, *parts) for p, parts in self._parts(f).items()] for n, f in told.items()}
-        sealed = self._up("share", lambda n: _stacked(_single(self.parties[n].share(heard[n])), self.names))
-        boxes = self.owner.share({n: self._only(f) for n, f in sealed.items()})
-        given = self._down("shares", lambda n: _stacked(_single(boxes[n]), self.names))
+        mine = self._up("advertise", lambda n: spoken(*self.parties[n].advertise()[1:]))
+        adverts = self.owner.advertise([Advert(n, *heard(f)) for n, f in mine.items()])
+        told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
+        known = {n: [Advert(p, *parts) for p, parts in self._unstacked(f).items()] for n, f in told.items()}
+        sealed = self._up("share", lambda n: self._stacked(single(self.parties[n].share(known[n]))))
+        boxes = self.owner.share({n: only(self._unstacked(f)) for n, f in sealed.items()})
+        given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
         masked = self._up("mask", lambda n: self._masked(n, given[n], codes[n]))
         self.owner.mask({n: self._codes(f) for n, f in masked.items()})
         survivors = self.owner.announce()
-        lists = self._down("survivors", lambda _: {"who": _who(survivors, self.names)})
-        signed = self._up("sign", lambda n: _named(self.parties[n].sign(self._listed(lists[n])), "signature"))
-        signatures = self.owner.sign({n: _bytes(f)[0] for n, f in signed.items()})
-        agreed = self._down("signatures", lambda _: _stacked(_single(signatures), self.names))
+        lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
+        signed = self._up("sign", lambda n: spoken(self.parties[n].sign(tuple(self._unstacked(lists[n])))))
+        signatures = self.owner.sign({n: heard(f)[0] for n, f in signed.items()})
+        agreed = self._down("signatures", lambda _: self._stacked(single(signatures)))
         reveals = self._up("reveal", lambda n: self._reveal(n, agreed[n]))
         return self.owner.open({n: self._revealed(f) for n, f in reveals.items()}), survivors
 
@@ -77,14 +73,8 @@ class RecoverableSum:
                 self.here.remove(name)
         return heard
 
-    def _advert(self, name: str) -> Fields:
-        advert = self.parties[name].advertise()
-        return (
-            _named(advert.key, "key") | _named(advert.commitment, "commitment") | _named(advert.signature, "signature")
-        )
-
     def _masked(self, name: str, given: Fields, codes: Codes) -> Fields:
-        masked = self.parties[name].mask(self._only(given), codes)
+        masked = self.parties[name].mask(only(self._unstacked(given)), codes)
         return as_wire("codes", masked, self.ring.bits, masked.shape)
 
     def _codes(self, fields: Fields) -> Codes:
@@ -92,52 +82,20 @@ class RecoverableSum:
         return codes.reshape(shape)
 
     def _reveal(self, name: str, agreed: Fields) -> Fields:
-        revealed = self.parties[name].reveal(self._only(agreed))
-        seeds, keys = (_stacked(_single(shares), self.names) for shares in revealed)
+        seeds, keys = (
+            self._stacked(single(shares)) for shares in self.parties[name].reveal(only(self._unstacked(agreed)))
+        )
         return {f"seed_{n}": t for n, t in seeds.items()} | {f"key_{n}": t for n, t in keys.items()}
 
     def _revealed(self, fields: Fields) -> Reveal:
-        seeds, keys = (
-            self._only({n.removeprefix(kind): tensor for n, tensor in fields.items() if n.startswith(kind)})
-            for kind in ("seed_", "key_")
-        )
-        return Reveal(seeds, keys)
+        def shares(kind: str) -> dict[str, bytes]:
+            own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
+            return only(self._unstacked(own))
 
-    def _listed(self, fields: Fields) -> tuple[str, ...]:
-        return tuple(self.names[int(position)] for position in fields["who"])
+        return Reveal(shares("seed_"), shares("key_"))
 
-    def _parts(self, fields: Fields) -> dict[str, list[bytes]]:
-        rest = [[row.numpy().tobytes() for row in value] for name, value in fields.items() if name != "who"]
-        return dict(zip(self._listed(fields), map(list, zip(*rest, strict=True)), strict=True))
+    def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
+        return stacked(said, self.names)
 
-    def _only(self, fields: Fields) -> dict[str, bytes]:
-        return {name: part for name, (part,) in self._parts(fields).items()} if len(fields) > 1 else {}
-
-
-def _single(said: Mapping[str, bytes]) -> dict[str, tuple[bytes, ...]]:
-    return {name: (part,) for name, part in said.items()}
-
-
-def _stacked(said: Mapping[str, Sequence[bytes]], names: Sequence[str]) -> Fields:
-    """What several parties said, part by part, and who they are."""
-    if not said:
-        return {"who": _who((), names)}
-    parts = zip(*said.values(), strict=True)
-    stacked = {f"part{k}": torch.stack([_tensor(raw) for raw in part]) for k, part in enumerate(parts)}
-    return {"who": _who(list(said), names), **stacked}
-
-
-def _who(said: Sequence[str], names: Sequence[str]) -> Tensor:
-    return torch.tensor([names.index(name) for name in said], dtype=torch.int16)
-
-
-def _named(raw: bytes, name: str) -> Fields:
-    return {name: _tensor(raw)}
-
-
-def _tensor(raw: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
-
-
-def _bytes(fields: Fields) -> list[bytes]:
-    return [value.numpy().tobytes() for value in fields.values()]
+    def _unstacked(self, fields: Fields) -> Said:
+        return unstacked(fields, self.names)
