@@ -111,7 +111,7 @@ def test_resuming_is_exact(seal: Any, tmp_path: Path) -> None:
 def test_blinding_changes_a_run_by_rounding_only(method: Method, runtime: str) -> None:
     plain, blind = train(method, None, runtime), train(method, cn.Blind(ring=64), runtime)
     for name, value in everything(plain).items():
-        if "/seal/" not in name:
+        if "/seal/" not in name and "/heard/" not in name:  # the owner hears nobody by itself then
             torch.testing.assert_close(everything(blind)[name], value, rtol=1e-3, atol=1e-4)
 
 

@@ -11,6 +11,7 @@ Every party keeps its columns; together they hold up one model.
 
 from colonnade.api import resume, train
 from colonnade.data import datasets, load
+from colonnade.distil import distil
 from colonnade.errors import ColonnadeError
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods import (
@@ -81,6 +82,7 @@ __all__ = [
     "Turn",
     "VFedMH",
     "datasets",
+    "distil",
     "load",
     "methods",
     "party_step",

@@ -18,9 +18,11 @@ from colonnade.data import load
 from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
-from colonnade.run import Run, Settings
+from colonnade.missing import check_policy, check_when_away
+from colonnade.run import Run
 from colonnade.schedule import Schedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
+from colonnade.settings import Settings
 from colonnade.table import Table, check_federation, parties_of
 
 Many = Any  # one builder, or a list with one per party
@@ -45,6 +47,8 @@ def train(
     stop_drop: float | None = None,
     folder: str | Path | None = None,
     threads: int = 1,
+    missing: str = "refuse",
+    when_away: str = "wait",
     on_round: Callable[[Run], None] | None = None,
 ) -> Run:
     """Train one model over a federation and give the finished run.
@@ -55,6 +59,8 @@ def train(
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
     validation accuracy falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
+    ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit");
+    ``when_away="skip"`` leaves a training round out in which somebody is away, where "wait" stops the run.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -62,6 +68,51 @@ def train(
     >>> run.evaluate(test)["accuracy"] > 0.9
     True
     """
+    run = make_run(
+        tables,
+        method,
+        epochs=epochs,
+        rounds=rounds,
+        batch=batch,
+        seed=seed,
+        runtime=runtime,
+        model=model,
+        optimizer=optimizer,
+        seal=seal,
+        valid=valid,
+        shuffle=shuffle,
+        evaluate_every=evaluate_every,
+        stop_drop=stop_drop,
+        folder=folder,
+        threads=threads,
+        missing=missing,
+        when_away=when_away,
+    )
+    return run.fit(test, on_round)
+
+
+def make_run(
+    tables: Sequence[Table],
+    method: str | Method = "vimadmm",
+    *,
+    epochs: int | None = None,
+    rounds: int | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    runtime: str = "fused",
+    model: Many = None,
+    optimizer: Many = None,
+    seal: Any = None,
+    valid: float = 0.0,
+    shuffle: str = "epoch",
+    evaluate_every: int | None = None,
+    stop_drop: float | None = None,
+    folder: str | Path | None = None,
+    threads: int = 1,
+    missing: str = "refuse",
+    when_away: str = "wait",
+) -> Run:
+    """A run that is ready for its first round; :func:`train` says what the arguments mean."""
     check_federation(tables)
     if folder is not None:
         check_vacant(Path(folder))
@@ -82,10 +133,12 @@ def train(
         evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
         stop_drop=_stop_drop(stop_drop, schedule),
         threads=threads,
+        missing=check_policy(missing, chosen, seals),
+        when_away=check_when_away(when_away),
     )
     builders = _one_each(models.default_model if model is None else model, parties, "model")
     optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    run = Run(
+    return Run(
         tables,
         chosen,
         settings,
@@ -95,7 +148,6 @@ def train(
         folder=None if folder is None else make_folder(folder),
         description=_describe(tables, chosen, builders, optimizers, listed(seal)),
     )
-    return run.fit(test, on_round)
 
 
 def resume(

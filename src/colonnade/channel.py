@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from colonnade.errors import SealError, TrainingError
+from colonnade.errors import AwayError, SealError, TrainingError
+from colonnade.heard import Absence, Heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
 from colonnade.schedule import Turn
@@ -49,6 +50,8 @@ class Channel:
         self.seed = seed
         self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
+        self.heard = Heard()
+        self.absence = Absence()
         self.blinding = None if self.seals.blind is None else Blinding(self.seals.blind, parties, OWNER)
 
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
@@ -71,7 +74,9 @@ class Channel:
         fields = self.end(party).release(self._checked(message, party, step, turn), step, turn)
         wire = self.end(party).compress(self.seals.up, fields, OWNER, step, turn)
         arrived = self._carry(wire, party, OWNER, step, turn)
-        return self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
+        heard = self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
+        self.heard.note(party, step, heard, turn)
+        return heard
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
         """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.
@@ -109,9 +114,12 @@ class Channel:
         kept = {
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()
+            if party not in self.absence.away
         }
         owner = self.end(OWNER)
-        codes = owner.sum_codes(next(iter(kept.values())), len(kept), step, turn)
+        codes = owner.sum_codes(next(iter(kept.values())), len(messages), step, turn)
+        for party in messages.keys() - kept.keys():  # who is away gives nothing, and its stand-in never travels
+            kept[party] = {name: torch.zeros_like(value) for name, value in next(iter(kept.values())).items()}
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
 
@@ -139,6 +147,8 @@ class Channel:
 
     def _carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
         check(fields)
+        for party in self.absence.away & {sender, receiver}:
+            raise AwayError(f"'{party}' is away.")
         envelope = Envelope(step, sender, turn.round)
         self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope))
         if self.wire:

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from colonnade.errors import CheckpointError, FolderError
+from colonnade.errors import CheckpointError, FolderError, TrainingError
 from colonnade.state import Packed
 
 FORMAT = "colonnade-checkpoint-1"
@@ -126,3 +127,14 @@ def _write_file(path: Path, raw: bytes) -> None:
         file.write(raw)
         file.flush()
         os.fsync(file.fileno())
+
+
+def check_finite(states: Mapping[str, Packed], names: Mapping[str, str], after: int) -> None:
+    """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
+    for side, state in states.items():
+        for name, value in state.items():
+            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                raise TrainingError(
+                    f"after round {after}, {names.get(side, side)} holds values that are not finite in '{name}'; "
+                    "lower the learning rate (the last good checkpoint is kept)."
+                )

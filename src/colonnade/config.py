@@ -26,6 +26,7 @@ from colonnade.errors import CheckpointError, ConfigError, unknown
 from colonnade.method import Method, make_method
 from colonnade.report import read_summary
 from colonnade.run import Run
+from colonnade.settings import complete
 from colonnade.table import Table, parties_of
 
 OnRound = Callable[[Run], None]
@@ -63,6 +64,8 @@ class TrainSection:
     evaluate_every: int | None = None
     stop_drop: float | None = None
     threads: int | None = None
+    missing: str | None = None
+    when_away: str | None = None
     folder: str | None = None
 
     @property
@@ -147,7 +150,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
         *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
-        *_pairs(was["settings"], job.train.given, ""),
+        *_pairs(complete(was["settings"]), job.train.given, ""),
         ("model", was["model"], _described(models, job.model or models.default_model, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),

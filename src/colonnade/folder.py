@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import FolderError
+from colonnade.settings import complete
 
 
 def history_csv(history: Sequence[dict[str, float]]) -> str:
@@ -25,7 +26,9 @@ def history_csv(history: Sequence[dict[str, float]]) -> str:
 def same_run(one: Any, other: Any) -> bool:
     """Whether two descriptions are of one run; a run that was prolonged has more rounds than before."""
     try:
-        plain = [{**json.loads(json.dumps(d)), "settings": {**d["settings"], "rounds": 0}} for d in (one, other)]
+        plain = [
+            {**json.loads(json.dumps(d)), "settings": {**complete(d["settings"]), "rounds": 0}} for d in (one, other)
+        ]
     except (TypeError, KeyError):
         return False
     return plain[0] == plain[1] and "rounds" in one["settings"] and "rounds" in other["settings"]

@@ -204,7 +204,7 @@ class Owner:
         self.classes = classes
         self.parties = parties
         self.seed = seed
-        self.noisy: Tensor | None = None  # what training sees instead of the labels, once they are protected
+        self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
         self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
         self._given = set(vars(self)) | {"_given"}
 
@@ -221,9 +221,9 @@ class Owner:
         return len(self.tables["train"])
 
     def labels(self, turn: Turn) -> Tensor:
-        """The labels of the turn's rows: class numbers, or soft targets [rows, classes] if they are protected."""
-        if self.noisy is not None and turn.training:
-            return self.noisy.index_select(0, turn.rows)
+        """The labels of the turn's rows: class numbers, or soft targets [rows, classes] if training sees such."""
+        if self.soft is not None and turn.training:
+            return self.soft.index_select(0, turn.rows)
         return self.tables[turn.table].index_select(0, turn.rows)
 
     def one_hot(self, turn: Turn) -> Tensor:
@@ -235,7 +235,7 @@ class Owner:
         """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
         # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
         key = hashlib.sha256(f"labels/{self.seed}".encode()).digest()
-        self.noisy = labels.protect(self.tables["train"], self.classes, key)
+        self.soft = labels.protect(self.tables["train"], self.classes, key)
 
     def kept(self) -> dict[str, Any]:
         """What the method keeps at the owner, by name."""
@@ -258,6 +258,10 @@ class Method(ABC):
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
     needs_owner_columns: ClassVar[bool] = False
+    alone: ClassVar[str] = "never"
+    """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
+    refits: ClassVar[bool] = False
+    """Whether :meth:`refit` can make up for parties that are away."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
 
     embedding: int = 60
@@ -289,6 +293,11 @@ class Method(ABC):
         return self.sums == "always"
 
     @property
+    def predicts_alone(self) -> bool:
+        """Whether a prediction asks nobody, so that it does not matter who is away."""
+        return self.alone == "always"
+
+    @property
     def party_optimizer(self) -> OptimizerBuilder:
         """The parties' optimiser unless the user brings one."""
         return SGD(self.lr, self.momentum, self.decay)
@@ -316,6 +325,10 @@ class Method(ABC):
     @abstractmethod
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Logits [rows, classes] for the turn's rows."""
+
+    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+        """Fit what the owner has for those who are here, without the others, on answers it stored in training."""
+        raise ConfigError(f"{self.name} has no head per party at the owner, so there is nothing to refit.")
 
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
         """Logits of every party's own model, in the parties' order."""

@@ -5,49 +5,37 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.channel import Channel
-from colonnade.errors import CheckpointError, TableError, TrainingError
+from colonnade.errors import AwayError, TableError, TrainingError
 from colonnade.evaluate import check_labels, metrics
-from colonnade.folder import check_vacant, history_csv, make_folder, write_bytes, write_text
+from colonnade.folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.heard import Absence, Heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Owner, Turn
+from colonnade.missing import completed, find_absence
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime import InProcess, make_parties, threads
 from colonnade.schedule import Schedule, derive_seed
 from colonnade.seal import Seals
+from colonnade.settings import Settings
+from colonnade.spent import read_spent, write_spent
 from colonnade.state import Packed, pack, under, unpack
 from colonnade.table import Table, check_classes, check_federation, parties_of
 
-SPENT = "privacy.safetensors"
+__all__ = ["Run", "Settings"]
+
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides a run's numbers, as plain data."""
-
-    rounds: int
-    batch: int
-    seed: int
-    runtime: str
-    valid: float
-    shuffle: str
-    evaluate_every: int
-    stop_drop: float | None
-    threads: int
 
 
 class Run:
@@ -72,12 +60,15 @@ class Run:
         self.round = 0
         self.seconds = 0.0
         self.stopped = False
+        self.skipped = 0  # rounds that somebody was away in, with when_away="skip"
+        self.took_part: list[str] = []  # whose answers the last prediction or evaluation is made of
         self.schedule = Schedule(tables[0].rows, settings.batch, settings.seed, settings.valid, settings.shuffle)
         self._shapes = [table.shape for table in parties_of(tables)]
         self._losses: list[float] = []
         self._best: dict[str, Packed] = {}
         self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
         self._test: Sequence[Table] | None = None
+        self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         labels = tables[0].labels
         self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
         self.owner.held_out = self.schedule.valid_rows
@@ -89,6 +80,7 @@ class Run:
             parties=[table.name for table in parties_of(tables)[owner_is_first:]],
             seed=settings.seed,
         )
+        self.channel.heard = Heard(means=not method.predicts_alone, sample=method.refits)
         if self.seals.labels is not None:
             self.owner.protect(self.seals.labels)
         self.parties: InProcess = make_parties(
@@ -108,6 +100,15 @@ class Run:
             method.start(self.owner)
 
     # training
+
+    def teach(self, targets: Tensor) -> None:
+        """Train on these soft targets [rows, classes] of the training table instead of its labels."""
+        if tuple(targets.shape) != (self.owner.rows, self.owner.classes):
+            raise TableError(
+                f"soft targets of shape {tuple(targets.shape)} came for {self.owner.rows} rows and "
+                f"{self.owner.classes} classes; give one distribution per row."
+            )
+        self.owner.soft = self._taught = targets
 
     def fit(self, test: Sequence[Table] | None = None, on_round: Callable[[Run], None] | None = None) -> Run:
         """Train from the present round to the last one, evaluating and saving on the way."""
@@ -136,25 +137,35 @@ class Run:
     def _one_round(self) -> None:
         began = time.perf_counter()
         turn = Turn(self.round, self.schedule.batch_of(self.round))
+        before = self._states() if self.settings.when_away == "skip" else {}
+        try:
+            self._losses.append(self._loss_of(turn))
+        except AwayError:
+            if not before:
+                raise
+            self._restore(before)  # some may have stepped before another was found to be away
+            self.skipped += 1
+        self.round += 1
+        self.seconds += time.perf_counter() - began
+        if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
+            self._look()
+
+    def _loss_of(self, turn: Turn) -> float:
         loss = float(self.method.round(self.owner, self.parties, turn))
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
                 "lower the learning rate (the last good checkpoint is kept)."
             )
-        self.round += 1
-        self._losses.append(loss)
-        self.seconds += time.perf_counter() - began
-        if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
-            self._look()
+        return loss
 
     def _look(self) -> None:
         """Evaluate, note it in the history, decide whether to stop, save."""
-        row = {
-            "round": self.round,
-            "epoch": self.round / self.schedule.rounds_per_epoch,
-            "train_loss": sum(self._losses) / len(self._losses),
-        }
+        row = {"round": self.round, "epoch": self.round / self.schedule.rounds_per_epoch}
+        if self._losses:
+            row["train_loss"] = sum(self._losses) / len(self._losses)
+        if self.settings.when_away == "skip":
+            row["skipped"] = self.skipped
         if len(self.schedule.valid_rows):
             found = self._measure("train", self.schedule.valid_rows)
             row |= {f"valid_{name}": value for name, value in found.items()}
@@ -184,17 +195,47 @@ class Run:
 
     # asking
 
-    def evaluate(self, tables: Sequence[Table]) -> dict[str, float]:
-        """Metrics on a federation with labels."""
-        self._place("evaluate", tables, labelled=True)
-        with threads(self.settings.threads):
+    def evaluate(
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+    ) -> dict[str, float]:
+        """Metrics on a federation with labels; see :meth:`predict` for parties that are away."""
+        with self._asking("evaluate", tables, away, missing, labelled=True):
             return self._measure("evaluate", torch.arange(tables[0].rows))
 
-    def predict(self, tables: Sequence[Table]) -> Tensor:
-        """Class probabilities [rows, classes] for a federation, with or without labels."""
-        self._place("predict", tables, labelled=False)
-        with threads(self.settings.threads):
+    def predict(self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None) -> Tensor:
+        """Class probabilities [rows, classes] for a federation, with or without labels.
+
+        Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
+        answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
+        """
+        with self._asking("predict", tables, away, missing, labelled=False):
             return torch.softmax(self._logits("predict", torch.arange(tables[0].rows), "predict"), dim=-1)
+
+    @contextmanager
+    def _asking(
+        self, name: str, tables: Sequence[Table], away: Sequence[str], missing: str | None, *, labelled: bool
+    ) -> Iterator[None]:
+        """Place a federation some of whose parties may be away, and do without them for the duration."""
+        check_federation(tables, labelled=labelled)
+        policy, names = self.settings.missing if missing is None else missing, self.parties.names
+        absence = find_absence(self.method, self.seals, self.parties, tables, away, policy)
+        self._place(name, completed(tables, names, self._shapes, absence.away), labelled=labelled)
+        here = [k for k, one in enumerate(names) if one not in absence.away]
+        refits = absence.policy == "refit" and len(here) < len(names) and self.method.refits
+        before = pack(self.owner.kept()) if refits else {}
+        self.took_part = []
+        self.channel.absence = absence
+        try:
+            with threads(self.settings.threads):
+                if refits:
+                    heard = self.channel.heard
+                    self.method.refit(self.owner, heard.outputs(names), Turn(self.round, heard.rows), here)
+                yield
+            self.took_part = names[:1] if self.method.predicts_alone else [names[k] for k in here]
+        finally:
+            self.channel.absence = Absence()
+            if refits:
+                unpack(self.owner.kept(), before, OWNER)
 
     def predict_each(self, tables: Sequence[Table]) -> dict[str, Tensor]:
         """Class probabilities by every party's own model, for methods that train one per party."""
@@ -247,7 +288,8 @@ class Run:
             with torch.no_grad():
                 chunks = [predict(Turn(self.round, chunk, table, purpose)) for chunk in rows.split(PREDICT_ROWS)]
         finally:
-            self._note_what_was_spent()
+            if self.folder is not None and self.seals.noise is not None:
+                write_spent(self.folder, self.channel, self.parties.names)
             for module in modules:
                 module.train()
         return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
@@ -286,7 +328,9 @@ class Run:
         self.ledger.replace(facts["ledger"])
         self.history, self._losses = facts["history"], facts["losses"]
         self.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
-        self._read_what_was_spent(folder)
+        self.skipped = facts.get("skipped", 0)
+        if self.seals.noise is not None:
+            read_spent(folder, self.channel, self.parties.names)
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about this run."""
@@ -300,6 +344,8 @@ class Run:
 
     def _states(self) -> dict[str, Packed]:
         sides = {OWNER: pack(self.owner.kept())}
+        sides[OWNER] |= {f"heard/{key}": value for key, value in self.channel.heard.state().items()}
+        sides[OWNER] |= {} if self._taught is None else {"taught": self._taught}
         sides |= {f"party-{k:03d}": state for k, state in enumerate(self.parties.states())}
         for side, name in self._sides.items():
             sides[side] |= {f"seal/{key}": value for key, value in self.channel.end(name).state().items()}
@@ -318,41 +364,14 @@ class Run:
             for side, state in states.items()
         }
 
-    def _note_what_was_spent(self) -> None:
-        """Evaluating and predicting are releases that no checkpoint follows; write them down by themselves."""
-        if self.folder is not None and self.seals.noise is not None:
-            spent = {name: self.channel.end(name).spent() for name in self.parties.names}
-            flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
-            write_bytes(self.folder / SPENT, save_tensors(flat))
-
-    def _read_what_was_spent(self, folder: Path) -> None:
-        if self.seals.noise is None or not (folder / SPENT).exists():
-            return
-        try:
-            flat = load_tensors((folder / SPENT).read_bytes())
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"{folder / SPENT}, the privacy budgets, cannot be read: {error}.") from None
-        for name in self.parties.names:
-            budget = self.channel.end(name).budget
-            if budget is not None and under(under(flat, name), "budget"):
-                budget.load(under(under(flat, name), "budget"))
-
     def _restore(self, states: dict[str, Packed]) -> None:
         unpack(self.owner.kept(), states["owner"], "owner")
+        self.channel.heard.load(under(states[OWNER], "heard"))
+        if "taught" in states[OWNER]:
+            self.teach(states[OWNER]["taught"])
         self.parties.load([states[f"party-{k:03d}"] for k in range(len(self.parties))])
         for side, name in self._sides.items():
             self.channel.end(name).load(under(states[side], "seal"))
-
-    def _check_finite(self, states: dict[str, Packed]) -> None:
-        """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
-        for side, state in states.items():
-            for name, value in state.items():
-                if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                    who = self._sides.get(side, side)
-                    raise TrainingError(
-                        f"after round {self.round - 1}, {who} holds values that are not finite in '{name}'; "
-                        "lower the learning rate (the last good checkpoint is kept)."
-                    )
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -360,6 +379,7 @@ class Run:
             "round": self.round,
             "seconds": self.seconds,
             "stopped": self.stopped,
+            "skipped": self.skipped,
             "losses": self._losses,
             "history": self.history,
             "privacy": self.privacy,
@@ -371,7 +391,7 @@ class Run:
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
         states = {**self._with_what_was_spent(self._last or self._states()), **best}
-        self._check_finite(states)
+        checkpoint.check_finite(states, self._sides, self.round - 1)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))

@@ -24,9 +24,8 @@ the paper compares the embeddings themselves, and so do we. ``projection=64`` pu
 party, because there is one message for all parties, which may have different losses. The reconstruction loss
 is their mean over all entries. The paper's h^A is a feature map; here it is an embedding, see ``cn.APFedCNN``.
 
-*Contributions.* ``contribution_every=5`` measures in every fifth round how the loss of rows held out would change if a
-party's gradient were left out (``methods/contribution.py``); ``run.importance()`` gives the means, nought for the
-owner. It needs each party's own gradient, so it cannot be blinded; it changes neither the model nor the bytes.
+*Contributions.* ``contribution_every=5`` measures in every fifth round what leaving a party's gradient out does to rows
+held out (``methods/contribution.py``); ``run.importance()`` gives the means. It cannot be blinded, and costs no byte.
 """
 
 from __future__ import annotations
@@ -66,6 +65,7 @@ class APFed(Method):
     party_sends: ClassVar[str] = "gradients of the owner's embedding (only their sum is used)"
     owner_sends: ClassVar[str] = "its embedding, the same for all"
     needs_owner_columns: ClassVar[bool] = True
+    alone: ClassVar[str] = "always"
     sums: ClassVar[str] = "always"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "temperature")
 

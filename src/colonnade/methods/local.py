@@ -28,6 +28,7 @@ class Local(Method):
     party_sends: ClassVar[str] = "nothing"
     owner_sends: ClassVar[str] = "nothing"
     needs_owner_columns: ClassVar[bool] = True
+    alone: ClassVar[str] = "always"
 
     hidden: int = 0
     dropout: float = 0.0

@@ -42,6 +42,7 @@ class TVFL(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     needs_owner_columns: ClassVar[bool] = True
+    alone: ClassVar[str] = "unless fill='none'"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
     hidden: int = 60
@@ -54,6 +55,11 @@ class TVFL(Method):
         super().__post_init__()
         if self.fill not in FILLS:
             raise unknown("fill of tvfl", self.fill, FILLS)
+
+    @property
+    def predicts_alone(self) -> bool:
+        """Whether the others are filled in anyway."""
+        return self.fill != "none"
 
     def start(self, owner: Owner) -> None:
         """The top net."""

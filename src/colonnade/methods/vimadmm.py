@@ -34,7 +34,7 @@ from torch import Tensor
 
 from colonnade.errors import unknown
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods.heads import head_norms, new_heads
+from colonnade.methods.heads import head_norms, new_heads, refit_heads
 from colonnade.methods.steps import Embedding
 from colonnade.prox import cross_entropy_prox
 
@@ -64,6 +64,7 @@ class VIMADMM(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "target logits and head"
     shows_labels: ClassVar[bool] = True
+    refits: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1
@@ -133,6 +134,10 @@ class VIMADMM(Method):
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """V = sum_k h_k W_k."""
         return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
+
+    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+        """Heads of those who are here, fitted to the labels without the others."""
+        refit_heads(owner.heads, outputs, owner.one_hot(turn), here)
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The norm of each party's head."""

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from colonnade.method import Method, Owner, Parties, Turn, register
-from colonnade.methods.heads import head_norms, new_heads
+from colonnade.methods.heads import head_norms, new_heads, refit_heads
 from colonnade.methods.steps import Gradient, embed, follow, learn
 
 
@@ -35,6 +35,7 @@ class VIMSGD(Method):
     summary: ClassVar[str] = "a linear head per party, SGD"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
+    refits: ClassVar[bool] = True
 
     lr: float = 0.3
 
@@ -61,6 +62,10 @@ class VIMSGD(Method):
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """V = sum_k h_k W_k."""
         return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
+
+    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+        """Heads of those who are here, fitted to the labels without the others."""
+        refit_heads(owner.heads, outputs, owner.one_hot(turn), here)
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The norm of each party's head."""

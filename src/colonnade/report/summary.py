@@ -14,6 +14,7 @@ from colonnade.method import Method, methods
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
+_LATER = {"skipped": 0}  # facts that older folders lack
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def read_summary(run_folder: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is not a run folder: it has no checkpoints; give one that a training wrote.")
     facts = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))
     try:
-        summary = {key: facts[key] for key in _FACTS}
+        summary = {key: facts[key] for key in _FACTS} | {key: facts.get(key, plain) for key, plain in _LATER.items()}
         parties = [name for name, _, shape in facts["description"]["tables"] if shape]
         summary |= {"parties": parties, "name": folder.resolve().name}
         RunView(summary).check()

@@ -40,7 +40,9 @@ class InProcess(Parties):
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
         chosen = self._chosen(to)
         replies = self._replies(step, turn, chosen, all, each)
-        return [self._collect(k, replies[k], step.__name__, turn) for k in chosen]
+        here = {k: self._collect(k, replies[k], step.__name__, turn) for k in chosen if k not in self._gone}
+        like = next(iter(here.values()), None)
+        return [here[k] if k in here else self._instead(k, step.__name__, like) for k in chosen]
 
     def sum(
         self,
@@ -53,10 +55,14 @@ class InProcess(Parties):
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
         replies = self._replies(step, turn, self._chosen(to), all, each)
-        away = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
+        # In a blinded sum the others must make up for a party that is away, so its place stays.
+        gone = self._gone if self.channel.blinding is None else set()
+        sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home | gone}
         parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home & replies.keys())]
-        if away:
-            parts.append(self.channel.sum(away, step=step.__name__, turn=turn))
+        if sent:
+            parts.append(self.channel.sum(sent, step=step.__name__, turn=turn))
+        like = parts[-1] if parts else None
+        parts += [self._instead(k, step.__name__, like) for k in replies if k in gone]
         return add(parts)  # type: ignore[no-any-return]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
@@ -84,6 +90,13 @@ class InProcess(Parties):
             self._replace(group, group.split(stages.__getitem__))
         for each in self.sites:
             each.load(named)
+
+    @property
+    def _gone(self) -> set[int]:
+        return {k for k, name in enumerate(self.names) if name in self.channel.absence.away}
+
+    def _instead(self, k: int, step: str, like: Any) -> Any:
+        return self.channel.absence.instead(self.names[k], step, like, self.channel.heard)
 
     def _chosen(self, to: Iterable[int] | None) -> list[int]:
         return list(range(len(self))) if to is None else sorted(set(to))
@@ -118,23 +131,27 @@ class InProcess(Parties):
         if all is None and each is None:
             return {}
         if each is None:
-            away = [self.names[k] for k in chosen if k not in self.at_home]
+            away = [self.names[k] for k in chosen if k not in self.at_home | self._gone]
             # The owner's own part hears what the others hear: like parties must be computed alike.
             heard = self.channel.broadcast(all, parties=away, step=step, turn=turn) if away else all
             return dict.fromkeys(chosen, heard)
         messages = dict(zip(chosen, each, strict=True))
-        for k in set(chosen) - self.at_home:
+        for k in set(chosen) - self.at_home - self._gone:
             messages[k] = self.channel.to_party(messages[k], party=self.names[k], step=step, turn=turn)
         return messages
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
-        if reply is None or k in self.at_home:
-            return self._at_home(reply)
+        if reply is None:
+            return None
+        if k in self.at_home:
+            own = self._at_home(reply)
+            self.channel.heard.note(self.names[k], step, own, turn)
+            return own
         return self.channel.to_owner(reply, party=self.names[k], step=step, turn=turn)
 
     @staticmethod
     def _at_home(reply: Any) -> Any:
-        return None if reply is None else type(reply)(*(tensor.detach() for tensor in reply))
+        return type(reply)(*(tensor.detach() for tensor in reply))
 
     def _sites_for(self, chosen: set[int], turn: Turn) -> list[Site]:
         for site in list(self.sites):

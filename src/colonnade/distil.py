@@ -1,0 +1,82 @@
+"""Solo models: what a federation has learnt, in a model that the owner has by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from colonnade.api import make_run
+from colonnade.errors import ConfigError, TableError
+from colonnade.method import Method, make_method
+from colonnade.run import Run
+from colonnade.table import Table, check_classes, check_federation
+
+
+def distil(
+    run: Run,
+    tables: Sequence[Table],
+    *,
+    method: str | Method = "local",
+    share: float = 0.5,
+    temperature: float = 1.0,
+    test: Sequence[Table] | None = None,
+    folder: str | Path | None = None,
+    on_round: Callable[[Run], None] | None = None,
+    **options: Any,
+) -> Run:
+    """Train a model on the owner's columns alone, towards what a trained federation predicts for the same rows.
+
+    The targets are ``share`` of the federation's probabilities, flattened by ``temperature``, and the rest the labels.
+    Asking the federation once for all rows of ``tables`` costs the bytes (and the noise budget) of that prediction; the
+    model that comes out needs only the owner's table. ``options`` are those of :func:`colonnade.train`.
+
+    >>> import colonnade as cn
+    >>> train, test = cn.load("digits", parties=4, owner="first")
+    >>> solo = cn.distil(cn.train(train, "vafl", epochs=2), train, epochs=2)
+    >>> solo.predict(test[:1]).shape, solo.ledger.bytes_for("predict")
+    (torch.Size([360, 10]), 0)
+    """
+    _check_number("share", share, 0.0 <= share <= 1.0 if _is_number(share) else False, "from 0 to 1")
+    _check_number("temperature", temperature, temperature > 0 if _is_number(temperature) else False, "above 0")
+    chosen = make_method(method)
+    if chosen.name != "local":
+        raise ConfigError(f"a distilled model is the owner's alone, and {chosen.name} is not; use cn.Local(...).")
+    check_federation(tables)
+    owner = tables[0]
+    if owner.columns is None:
+        raise TableError(
+            f"the owner's table '{owner.name}' has no columns, so it cannot predict alone; split with owner='first'."
+        )
+    classes = check_classes(owner.labels, owner.name)
+    if classes != run.owner.classes:
+        raise TableError(f"the labels have {classes} classes, but the federation was trained on {run.owner.classes}.")
+    # Without its origin, or a resumed run would look for the whole federation.
+    student = make_run([replace(owner, origin=None)], chosen, folder=folder, **options)
+    student.teach(soft_targets(run.predict(tables), owner.labels, share, temperature))
+    return student.fit(None if test is None else test[:1], on_round)
+
+
+def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: float) -> Tensor:
+    """A teacher's probabilities [rows, classes], flattened, mixed with the labels.
+
+    >>> import torch
+    >>> soft_targets(torch.tensor([[0.8, 0.2]]), torch.tensor([1]), share=0.5, temperature=1.0)
+    tensor([[0.4000, 0.6000]])
+    """
+    flat = teacher.clamp(min=1e-12).pow(1 / temperature)
+    return share * flat / flat.sum(1, keepdim=True) + (1 - share) * one_hot(labels, teacher.shape[1])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_number(name: str, value: Any, fits: bool, words: str) -> None:
+    if not fits:
+        raise ConfigError(f"{name}={value!r} is out of range; give a number {words}.")
