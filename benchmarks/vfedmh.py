@@ -26,7 +26,7 @@ from benchmarks.table import show
 BATCH, LR = 128, 0.05
 MODELS = {"CNN": cn.SmallCNN(), "LeNet": cn.LeNet(), "MLP": cn.MLP((120,))}
 MIXED = [MODELS["CNN"], MODELS["LeNet"], MODELS["MLP"], MODELS["MLP"]]
-# The paper's learning rate is one for all optimisers; Adagrad and Adam do not train at 0.05, so they have their own.
+# The paper's learning rate is one for all optimisers; Adagrad and Adam have usual ones of their own here.
 OPTIMIZERS = {
     "SGD": cn.SGD(LR, 0.0),
     "SGD_Momentum": cn.SGD(LR, 0.9),
