@@ -37,7 +37,8 @@ class Heard:
             return
         key = f"{party}/{step}"
         self.counts[key] = count = self.counts.get(key, 0) + 1
-        for name, value in fields_of(message).items():
+        real = {name: value for name, value in fields_of(message).items() if value.is_floating_point()}
+        for name, value in real.items():
             has_rows = value.ndim > 1 and len(value) == len(turn.rows)
             now = value.detach().mean(0) if has_rows else value.detach()
             before = self.means.get(f"{key}/{name}", now)
