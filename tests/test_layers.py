@@ -14,7 +14,7 @@ import colonnade
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "errors",
-    "table message optim models schedule settings state evaluate prox",
+    "options table message optim models schedule settings state evaluate prox",
     "ledger heard",
     "seal",
     "channel",

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.api import make_run
 from colonnade.channel import Channel
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
 from colonnade.heard import RECENT
 from colonnade.method import Method
+from colonnade.settings import Settings
+from colonnade.table import parties_of
 
 ROWS, CLASSES = 60, 3
 POLICIES = ["refuse", "zero", "mean", "refit"]
@@ -124,7 +125,10 @@ def test_zero_and_mean_equal_a_hand_computation(method: Method, policy: str, run
 
 
 def untrained(method: Method, runtime: str) -> cn.Run:
-    return make_run(federation(method), method, rounds=1, batch=16, seed=3, runtime=runtime, model=cn.MLP((5,)))
+    tables = federation(method)
+    parties = len(parties_of(tables))
+    settings = Settings(1, 16, 3, runtime, 0.0, "epoch", 1, None, 1)
+    return cn.Run(tables, method, settings, [cn.MLP((5,))] * parties, [method.party_optimizer] * parties)
 
 
 def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from colonnade import checkpoint, models, optim
 from colonnade.data import load
@@ -40,6 +40,7 @@ def train(
     model: Many = None,
     optimizer: Many = None,
     seal: Any = None,
+    targets: Tensor | None = None,
     valid: float = 0.0,
     test: Sequence[Table] | None = None,
     shuffle: str = "epoch",
@@ -56,6 +57,7 @@ def train(
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
     ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
+    ``targets`` [rows, classes] are soft labels to train on instead of the table's, such as a teacher's.
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
     validation accuracy falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
@@ -68,59 +70,11 @@ def train(
     >>> run.evaluate(test)["accuracy"] > 0.9
     True
     """
-    run = make_run(
-        tables,
-        method,
-        epochs=epochs,
-        rounds=rounds,
-        batch=batch,
-        seed=seed,
-        runtime=runtime,
-        model=model,
-        optimizer=optimizer,
-        seal=seal,
-        valid=valid,
-        shuffle=shuffle,
-        evaluate_every=evaluate_every,
-        stop_drop=stop_drop,
-        folder=folder,
-        threads=threads,
-        missing=missing,
-        when_away=when_away,
-    )
-    return run.fit(test, on_round)
-
-
-def make_run(
-    tables: Sequence[Table],
-    method: str | Method = "vimadmm",
-    *,
-    epochs: int | None = None,
-    rounds: int | None = None,
-    batch: int = 256,
-    seed: int = 0,
-    runtime: str = "fused",
-    model: Many = None,
-    optimizer: Many = None,
-    seal: Any = None,
-    valid: float = 0.0,
-    shuffle: str = "epoch",
-    evaluate_every: int | None = None,
-    stop_drop: float | None = None,
-    folder: str | Path | None = None,
-    threads: int = 1,
-    missing: str = "refuse",
-    when_away: str = "wait",
-) -> Run:
-    """A run that is ready for its first round; :func:`train` says what the arguments mean."""
     check_federation(tables)
     if folder is not None:
         check_vacant(Path(folder))
     batch, seed, valid = _whole(batch, "batch"), _whole(seed, "seed"), _number(valid, "valid")
-    chosen = make_method(method)
-    parties = parties_of(tables)
-    if chosen.needs_owner_columns and tables[0].columns is None:
-        raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
+    chosen, parties = _method_for(method, tables), parties_of(tables)
     seals = _seals_for(seal, chosen)
     schedule = Schedule(tables[0].rows, batch, seed, valid, shuffle)
     settings = Settings(
@@ -138,7 +92,7 @@ def make_run(
     )
     builders = _one_each(models.default_model if model is None else model, parties, "model")
     optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    return Run(
+    run = Run(
         tables,
         chosen,
         settings,
@@ -148,6 +102,9 @@ def make_run(
         folder=None if folder is None else make_folder(folder),
         description=_describe(tables, chosen, builders, optimizers, listed(seal)),
     )
+    if targets is not None:
+        run.teach(targets)
+    return run.fit(test, on_round)
 
 
 def resume(
@@ -191,6 +148,14 @@ def resume(
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round) if train else run.use_best()
+
+
+def _method_for(method: str | Method, tables: Sequence[Table]) -> Method:
+    """The method, if the owner has the columns that it wants."""
+    chosen = make_method(method)
+    if chosen.needs_owner_columns and tables[0].columns is None:
+        raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
+    return chosen
 
 
 def _seals_for(came: Any, method: Method) -> Seals:

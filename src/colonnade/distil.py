@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from colonnade.api import make_run
+from colonnade.api import train
 from colonnade.errors import ConfigError, TableError
 from colonnade.method import Method, make_method
 from colonnade.run import Run
@@ -57,9 +57,10 @@ def distil(
     if classes != run.owner.classes:
         raise TableError(f"the labels have {classes} classes, but the federation was trained on {run.owner.classes}.")
     # Without its origin, or a resumed run would look for the whole federation.
-    student = make_run([replace(owner, origin=None)], chosen, folder=folder, **options)
-    student.teach(soft_targets(run.predict(tables), owner.labels, share, temperature))
-    return student.fit(None if test is None else test[:1], on_round)
+    alone = [replace(owner, origin=None)]
+    targets = soft_targets(run.predict(tables), owner.labels, share, temperature)
+    solo_test = None if test is None else test[:1]
+    return train(alone, chosen, targets=targets, test=solo_test, folder=folder, on_round=on_round, **options)
 
 
 def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: float) -> Tensor:

@@ -13,7 +13,6 @@ axes and reduces a loss over its last axes only. ``descend`` accepts such a loss
 from __future__ import annotations
 
 import hashlib
-import math
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigError, unknown
 from colonnade.optim import SGD, OptimizerBuilder
+from colonnade.options import check_types
 from colonnade.schedule import Turn
 from colonnade.seal.labels import LaplaceLabels, RandomLabels
 
@@ -270,17 +270,10 @@ class Method(ABC):
     decay: float = 0.001
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            kind = type(field.default)
-            if kind in (int, float) and (isinstance(value, bool) or not isinstance(value, int | kind)):
-                raise ConfigError(f"{self.name}: {field.name}={value!r} is not {_a(kind)}.")
-            if kind in (str, bool) and not isinstance(value, kind):
-                raise ConfigError(f"{self.name}: {field.name}={value!r} is not {_a(kind)}.")
-            if kind is float and not math.isfinite(value):
-                raise ConfigError(f"{self.name}: {field.name}={value} is not finite.")
-            if field.name in self.positive and not value > 0:
-                raise ConfigError(f"{self.name}: {field.name}={value} is out of range; it must be positive.")
+        check_types(self.name, self)
+        for name in self.positive:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{self.name}: {name}={getattr(self, name)} is out of range; it must be positive.")
         if not 0 <= self.momentum < 1 or self.decay < 0:
             raise ConfigError(
                 f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
@@ -381,7 +374,3 @@ def make_method(method: str | Method, **options: Any) -> Method:
         if option not in known:
             raise unknown(f"option of {method}", option, known)
     return cls(**options)
-
-
-def _a(kind: type) -> str:
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}[kind]

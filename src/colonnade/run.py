@@ -365,7 +365,7 @@ class Run:
         }
 
     def _restore(self, states: dict[str, Packed]) -> None:
-        unpack(self.owner.kept(), states["owner"], "owner")
+        unpack(self.owner.kept(), states[OWNER], OWNER)
         self.channel.heard.load(under(states[OWNER], "heard"))
         if "taught" in states[OWNER]:
             self.teach(states[OWNER]["taught"])

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from colonnade.errors import unknown
-from colonnade.method import Method, Owner, Parties, Turn, register
-from colonnade.methods.steps import embed, follow, learn, leaves
+from colonnade.method import Owner, Parties, Turn, register
+from colonnade.methods.side_by_side import SideBySide
 from colonnade.schedule import derive_seed
 
 FILLS = ("zero", "mean", "random", "none")
@@ -34,22 +33,15 @@ FILLS = ("zero", "mean", "random", "none")
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class TVFL(Method):
+class TVFL(SideBySide):
     """Concatenated embeddings under one top net; predictions with the others' embeddings filled in."""
 
     name: ClassVar[str] = "tvfl"
     summary: ClassVar[str] = "splitnn whose owner predicts alone with the others filled in (split with owner='first')"
-    party_sends: ClassVar[str] = "embeddings"
-    owner_sends: ClassVar[str] = "gradients of embeddings"
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "unless fill='none'"
-    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
-    hidden: int = 60
     fill: str = "zero"
-
-    embed = staticmethod(embed)
-    follow = staticmethod(follow)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,20 +52,6 @@ class TVFL(Method):
     def predicts_alone(self) -> bool:
         """Whether the others are filled in anyway."""
         return self.fill != "none"
-
-    def start(self, owner: Owner) -> None:
-        """The top net."""
-        owner.top = nn.Sequential(
-            nn.Linear(owner.parties * self.embedding, self.hidden), nn.ReLU(), nn.Linear(self.hidden, owner.classes)
-        )
-        owner.optimizer = self.owner_optimizer(owner.top.parameters())
-
-    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Embeddings up, gradients down."""
-        h = leaves(parties.ask(self.embed, turn))
-        loss = F.cross_entropy(owner.top(torch.cat(h, dim=-1)), owner.labels(turn))
-        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
-        return loss.detach()
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The top net on the owner's embeddings and what stands for the others'."""

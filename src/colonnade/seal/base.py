@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.errors import ConfigError
-
-_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+from colonnade.options import check_types
 
 
 @dataclass(frozen=True)
@@ -22,11 +19,4 @@ class Seal(ABC):
     """Fields of more than one type, which the seal checks itself."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, kind = getattr(self, field.name), type(field.default)
-            accepted = (int, float) if kind is float else kind
-            wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, accepted)
-            if kind in _WORDS and wrong and field.name not in self.unchecked:
-                raise ConfigError(f"{self.kind}: {field.name}={value!r} is not {_WORDS[kind]}.")
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{self.kind}: {field.name}={value} is not finite.")
+        check_types(self.kind, self, self.unchecked)

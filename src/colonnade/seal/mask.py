@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 from numpy.typing import NDArray
 
 from colonnade.errors import SealError
-from colonnade.seal.ring import Codes, Ring
+from colonnade.seal.pack import Codes
+from colonnade.seal.ring import Ring
 
 KEY_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))  # what is encrypted to get the bare stream, as often as needed; fits the cache

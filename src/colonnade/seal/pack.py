@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from colonnade.errors import MessageError
 
 MAX_BITS = 64
-Codes = NDArray[np.unsignedinteger]
+Codes = NDArray[np.unsignedinteger[Any]]
+"""Whole numbers of a few bits, or elements of a ring: in the smallest unsigned type that holds them."""
 
 
 def packed_length(count: int, bits: int) -> int:
@@ -51,7 +53,7 @@ def unpack(raw: NDArray[np.uint8], bits: int, count: int) -> Codes:
     return padded.view(dtype.newbyteorder("<")).reshape(count).astype(dtype)
 
 
-def smallest(bits: int) -> np.dtype[np.unsignedinteger]:
+def smallest(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
     """The smallest unsigned type that holds so many bits."""
     for kind in (np.uint8, np.uint16, np.uint32, np.uint64):
         if bits <= 8 * np.dtype(kind).itemsize:

@@ -26,7 +26,8 @@ from colonnade.errors import SealError
 from colonnade.seal import shamir
 from colonnade.seal.keys import PROTOCOL, Membership, Ticket, agree, expand, pack, verify
 from colonnade.seal.mask import shift
-from colonnade.seal.ring import Codes, Ring
+from colonnade.seal.pack import Codes
+from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import SumLog, check_messages
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")

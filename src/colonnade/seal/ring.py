@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import SealError
-
-Codes = NDArray[np.unsignedinteger[Any]]
-"""Elements of a ring: an unsigned array of the ring's dtype, every entry below its modulus."""
+from colonnade.seal.pack import Codes, smallest
 
 _FRACTION = {32: 16, 64: 32}
 
@@ -43,7 +41,7 @@ class Ring:
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
         """The smallest unsigned type that holds an element."""
-        return np.dtype(f"u{next(size for size in (1, 2, 4, 8) if 8 * size >= self.bits)}")
+        return smallest(self.bits)
 
     @property
     def modulus(self) -> int:

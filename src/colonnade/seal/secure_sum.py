@@ -24,7 +24,8 @@ import numpy as np
 from colonnade.errors import SealError
 from colonnade.seal.keys import PROTOCOL, Membership, Ticket, pack, verify
 from colonnade.seal.mask import shift
-from colonnade.seal.ring import Codes, Ring
+from colonnade.seal.pack import Codes
+from colonnade.seal.ring import Ring
 
 
 class SumLog:
