@@ -24,6 +24,7 @@ LAYERS = [
     "runtime",
     "checkpoint folder missing",
     "spent",
+    "trained",
     "run",
     "api",
     "distil",
@@ -107,7 +108,7 @@ def test_no_method_knows_another() -> None:
 def test_the_imports_are_found() -> None:
     """The checks above are worth something only if ``imports`` sees what is there."""
     found = {module.split(".")[0] for _, module in imports(SOURCE / "run.py")}
-    assert {"checkpoint", "channel", "runtime", "schedule", "table", "report"} <= found
+    assert {"checkpoint", "runtime", "trained", "settings", "table", "report"} <= found
     assert {"models", "optim"} <= {module for _, module in imports(SOURCE / "api.py")}
 
 

@@ -51,7 +51,8 @@ class Channel:
         self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
         self.heard = Heard()
-        self.absence = Absence()
+        self.absence = Absence()  # who is left out, with a stand-in for every answer
+        self.silent: frozenset[str] = frozenset()  # who does not answer if asked, as a simulation says
         self.blinding = None if self.seals.blind is None else Blinding(self.seals.blind, parties, OWNER)
 
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
@@ -75,8 +76,12 @@ class Channel:
         wire = self.end(party).compress(self.seals.up, fields, OWNER, step, turn)
         arrived = self._carry(wire, party, OWNER, step, turn)
         heard = self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
-        self.heard.note(party, step, heard, turn)
+        self.note(party, step, heard, turn)
         return heard
+
+    def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
+        """Let the owner remember an answer of a party."""
+        self.heard.note(party, step, message, turn, whole=not self.absence.away)
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
         """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.
@@ -106,21 +111,22 @@ class Channel:
         return self.ends[name]
 
     def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:
-        if set(messages) != set(blinding.parties):
+        away = self.absence.away.intersection(blinding.parties)
+        if away.union(messages) != set(blinding.parties):
             raise SealError(
                 f"step '{step}' of round {turn.round} asks {', '.join(messages)} for a blinded sum that "
                 f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
             )
+        blinding.check_enough(len(messages))
         kept = {
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()
-            if party not in self.absence.away
         }
         owner = self.end(OWNER)
-        codes = owner.sum_codes(next(iter(kept.values())), len(messages), step, turn)
-        for party in messages.keys() - kept.keys():  # who is away gives nothing, and its stand-in never travels
-            kept[party] = {name: torch.zeros_like(value) for name, value in next(iter(kept.values())).items()}
+        codes = owner.sum_codes(next(iter(kept.values())), len(blinding.parties), step, turn)
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
+        # Who is away has a place in the protocol, but what stands in it never travels.
+        coded |= dict.fromkeys(away, next(iter(coded.values())))
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
@@ -147,8 +153,8 @@ class Channel:
 
     def _carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
         check(fields)
-        for party in self.absence.away & {sender, receiver}:
-            raise AwayError(f"'{party}' is away.")
+        for party in (self.absence.away | self.silent) & {sender, receiver}:
+            raise AwayError(f"'{party}' is away in round {turn.round}.", party)
         envelope = Envelope(step, sender, turn.round)
         self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope))
         if self.wire:

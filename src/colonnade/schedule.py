@@ -68,6 +68,11 @@ class Schedule:
         """How many rounds visit every training row once."""
         return math.ceil(len(self.train_rows) / self.batch)
 
+    def smallest_batch(self, rounds: int) -> int:
+        """How many rows the smallest batch of so many rounds has."""
+        left = len(self.train_rows) % self.batch
+        return left if left and rounds >= self.rounds_per_epoch else self.batch
+
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number``."""
         epoch, position = divmod(number, self.rounds_per_epoch)
