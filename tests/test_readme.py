@@ -8,6 +8,7 @@ from pathlib import Path
 
 import colonnade as cn
 from colonnade.seal import SEALS
+from colonnade.selection import WAYS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -27,6 +28,18 @@ def test_the_code_about_seals_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr
     assert float(re.findall(r"'accuracy': ([\d.]+)", done.stdout)[0]) > 0.9 and "'setup'" in done.stdout
+
+
+def test_the_code_about_selection_runs(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "selection.md").read_text(), re.S))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 8 parties chosen by greedy" in done.stdout and "The owner read" in done.stdout
+
+
+def test_the_docs_name_every_way_to_select() -> None:
+    text = (ROOT / "docs" / "selection.md").read_text()
+    assert all(f'`"{way}"`' in text for way in WAYS)
 
 
 def test_the_docs_name_every_seal() -> None:
