@@ -8,6 +8,7 @@ from pathlib import Path
 
 import colonnade as cn
 from colonnade.seal import SEALS
+from colonnade.selection import WAYS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -38,6 +39,16 @@ def test_the_code_about_apfed_runs(tmp_path: Path) -> None:
     printed = run_code((ROOT / "docs" / "apfed.md").read_text(), tmp_path)
     assert len(accuracies(printed)) == 3 and min(accuracies(printed)) > 0.4
     assert "['owner'] 0 " in printed, "a prediction asks nobody"
+
+
+def test_the_code_about_selection_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "selection.md").read_text(), tmp_path)
+    assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
+
+
+def test_the_docs_name_every_way_to_select() -> None:
+    text = (ROOT / "docs" / "selection.md").read_text()
+    assert all(f'`"{way}"`' in text for way in WAYS)
 
 
 def test_the_docs_name_every_seal() -> None:

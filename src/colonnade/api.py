@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from colonnade import checkpoint, models, optim
-from colonnade.data import load
+from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
@@ -275,12 +275,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
     if tables is None:
-        origin = dict(description["data"] or {})
-        if not origin:
+        if not description["data"]:
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
-        part = origin.pop("part")
-        name = origin.pop("load")
-        tables = load(name, **origin)[0 if part == "train" else 1]
+        tables = reload(description["data"])
     check_federation(tables)
     outline = _outline(tables)
     if any(outline[part] != description[part] for part in outline):

@@ -32,7 +32,8 @@ class Channel:
     """Carries messages between the owner and the parties, sealed, and writes the ledger.
 
     ``wire=True`` really encodes and decodes every message; ``wire=False`` hands the tensors over and
-    only computes what the bytes would be. Both write the same ledger.
+    only computes what the bytes would be. Both write the same ledger. ``opener`` opens blinded sums: the owner, or a
+    helper that the owner must not be.
     """
 
     def __init__(
@@ -43,17 +44,25 @@ class Channel:
         seals: Seals | None = None,
         parties: Sequence[str] = (),
         seed: int = 0,
+        opener: str = OWNER,
     ) -> None:
         self.ledger = ledger if ledger is not None else Ledger()
         self.wire = wire
         self.seals = seals or Seals()
         self.seed = seed
+        self.opener = opener
         self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
         self.heard = Heard()
         self.absence = Absence()  # who is left out, with a stand-in for every answer
         self.silent: frozenset[str] = frozenset()  # who does not answer if asked, as a simulation says
-        self.blinding = None if self.seals.blind is None else Blinding(self.seals.blind, parties, OWNER)
+        self.blinding: Blinding | None = None
+        self.blind_among(parties)
+
+    def blind_among(self, parties: Sequence[str]) -> None:
+        """Blind sums over exactly these parties from now on, with keys that they agree on at the next sum."""
+        if self.seals.blind is not None:
+            self.blinding = Blinding(self.seals.blind, parties, self.opener)
 
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from the owner to a party."""
@@ -122,8 +131,8 @@ class Channel:
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()
         }
-        owner = self.end(OWNER)
-        codes = owner.sum_codes(next(iter(kept.values())), len(blinding.parties), step, turn)
+        opener = self.end(self.opener)
+        codes = opener.sum_codes(next(iter(kept.values())), len(blinding.parties), step, turn)
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
         # Who is away has a place in the protocol, but what stands in it never travels.
         coded |= dict.fromkeys(away, next(iter(coded.values())))
@@ -134,7 +143,7 @@ class Channel:
 
         totals, count = blinding.sum(SumTask(coded, codes, bounds, self._about(step, turn), turn, step), carry)
         opened = {name: codes[name].decode(total, count) for name, total in totals.items()}
-        return self._message(next(iter(messages.values())), owner.open_sum(codes, opened, count, step, turn))
+        return self._message(next(iter(messages.values())), opener.open_sum(codes, opened, count, step, turn))
 
     def _about(self, step: str, turn: Turn) -> bytes:
         """Which rows a sum is about, in which round: the same for two sums whose difference would tell something."""
