@@ -214,7 +214,8 @@ def credit(bench: Bench, seeds: Sequence[int]) -> None:
             "combined": fit(tables, apfed(size, "reconstruction"), size, seed, teacher),
             "TVFL, all answer": teacher,
         }
-        found = {name: _auc(run.predict(tables[1]), tables[1]) for name, run in runs.items()}
+        # A distilled run knows the owner's table only.
+        found = {name: _auc(run.predict(tables[1][: len(run.parties)]), tables[1]) for name, run in runs.items()}
         for name, fill in (("TVFL-0", "zero"), ("TVFL-A", "mean"), ("TVFL-R", "random")):
             teacher.method = everybody(size, fill)
             found[name] = _auc(teacher.predict(tables[1]), tables[1])
