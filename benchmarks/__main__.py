@@ -21,7 +21,7 @@ def main() -> None:
     seeds = [] if options.full else ["--seeds", "0"]
     jobs = [["speed"], ["scaling"], ["blinding"]]
     if not options.quick:
-        jobs += [["accuracy", *seeds], ["orders", *seeds], ["traffic", *seeds], ["vfedmh"]]
+        jobs += [["accuracy", *seeds], ["orders", *seeds], ["traffic", *seeds], ["vfedmh"], ["fedoptimus", *seeds]]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

@@ -14,15 +14,15 @@ import colonnade
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "errors",
-    "options table message optim models schedule settings state evaluate prox",
+    "options table message optim models net schedule settings state evaluate prox",
     "ledger heard",
     "seal",
     "channel",
     "method",
-    "methods split select align",
+    "methods split owners select align",
     "data",
     "runtime",
-    "checkpoint folder missing",
+    "checkpoint folder missing sides",
     "spent",
     "run",
     "api",
@@ -107,7 +107,7 @@ def test_no_method_knows_another() -> None:
 def test_the_imports_are_found() -> None:
     """The checks above are worth something only if ``imports`` sees what is there."""
     found = {module.split(".")[0] for _, module in imports(SOURCE / "run.py")}
-    assert {"checkpoint", "channel", "runtime", "schedule", "table", "report"} <= found
+    assert {"checkpoint", "sides", "runtime", "owners", "table", "report"} <= found
     assert {"models", "optim"} <= {module for _, module in imports(SOURCE / "api.py")}
 
 

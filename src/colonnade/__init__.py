@@ -25,13 +25,16 @@ from colonnade.methods import (
     AggVFL,
     APFed,
     FedBCD,
+    FedOptimus,
     Local,
+    MultiVFL,
     SplitNN,
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TinyCNN
 from colonnade.optim import SGD, Adagrad, Adam
+from colonnade.owners import share
 from colonnade.run import Run
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.split import split
@@ -62,11 +65,13 @@ __all__ = [
     "Blind",
     "ColonnadeError",
     "FedBCD",
+    "FedOptimus",
     "LaplaceLabels",
     "LeNet",
     "Local",
     "Method",
     "Mine",
+    "MultiVFL",
     "Noise",
     "Owner",
     "Parties",
@@ -78,6 +83,7 @@ __all__ = [
     "SmallCNN",
     "SplitNN",
     "Table",
+    "TinyCNN",
     "TopK",
     "Turn",
     "VFedMH",
@@ -89,6 +95,7 @@ __all__ = [
     "passive_loss",
     "register",
     "resume",
+    "share",
     "split",
     "train",
 ]
