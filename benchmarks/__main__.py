@@ -1,8 +1,8 @@
-"""All benchmarks: speed, scaling and blinding always; the others as far as the time allows.
+"""All benchmarks: speed, scaling, blinding and selection on digits always; the others as far as the time allows.
 
 make bench                      all, one seed of each (several hours on two cores)
 python -m benchmarks --full     seeds 0 to 2 of everything, as the docs show
-python -m benchmarks --quick    speed, scaling and blinding only
+python -m benchmarks --quick    speed, scaling, blinding and selection on digits only
 """
 
 from __future__ import annotations
@@ -19,9 +19,20 @@ def main() -> None:
     size.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     seeds = [] if options.full else ["--seeds", "0"]
-    jobs = [["speed"], ["scaling"], ["blinding"]]
+    jobs = [["speed"], ["scaling"], ["blinding"], ["selection", "--parts", "digits"]]
     if not options.quick:
-        jobs += [["accuracy", *seeds], ["orders", *seeds], ["traffic", *seeds], ["vfedmh"], ["fedoptimus", *seeds]]
+        jobs += [
+            ["accuracy", *seeds],
+            ["orders", *seeds],
+            ["traffic", *seeds],
+            ["vfedmh"],
+            ["apfed", *seeds],
+            ["apfed_speed", "--accuracy"],
+            ["contributions"],
+            ["missing"],
+            ["fedoptimus", *seeds],
+            ["selection", "--parts", "mnist"],
+        ]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *arguments], check=True)

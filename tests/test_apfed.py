@@ -164,9 +164,17 @@ def test_a_loss_without_networks(runtime: str) -> None:
 
 
 def test_one_row_cannot_be_contrasted() -> None:
-    with pytest.raises(TrainingError, match="compares rows with each other and round 2 has one row; choose a batch"):
+    odd = "needs at least 2 rows in a batch and the smallest batch has 1; choose a batch size"
+    with pytest.raises(ConfigError, match=odd):
         train(cn.APFed(loss="contrastive"), federation(33))
+    with pytest.raises(ConfigError, match=odd):
+        train(cn.APFed(losses=("reconstruction", "contrastive", "reconstruction")), batch=1)
     assert train(cn.APFed(), federation(33)).round == 6
+    short = train(cn.APFed(loss="contrastive"), federation(33), rounds=2)  # never comes to the last batch
+    with pytest.raises(ConfigError, match=odd):
+        short.prolong(3)
+    with pytest.raises(TrainingError, match="needs at least 2 rows in a batch and round 2 has 1"):
+        short.method.round(short.owner, short.parties, cn.Turn(2, torch.arange(1)))
 
 
 def test_rows_at_nought_have_no_direction_and_no_gradient() -> None:

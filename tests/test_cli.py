@@ -288,10 +288,10 @@ def test_demo_prints_a_table_and_starts_over(here, monkeypatch):
     assert "shows the labels" in again and "report: colonnade-demo/report.html" in again
 
 
-@pytest.mark.parametrize("name", ["job.toml", "sealed.toml"])
-def test_example_jobs_run(here, name):
+@pytest.mark.parametrize(("name", "least"), [("job.toml", 0.9), ("sealed.toml", 0.9), ("apfed.toml", 0.55)])
+def test_example_jobs_run(here, name, least):
     found = json.loads(colonnade("train", EXAMPLE.with_name(name), "--json", "--quiet").stdout)
-    assert found["metrics"]["accuracy"] > 0.9
+    assert found["metrics"]["accuracy"] > least
 
 
 def test_seals_are_listed(here):

@@ -47,6 +47,14 @@ def test_it_learns_from_the_teacher_and_not_from_the_labels_alone(teacher: cn.Ru
     assert softer.predict(TEST[:1]).max(1).values.mean() < taught.predict(TEST[:1]).max(1).values.mean()
 
 
+def test_the_parties_may_help_the_taught_model_too(teacher: cn.Run) -> None:
+    helped = distil(teacher, method=cn.APFed(weight=1.0), share=0.5, test=TEST)
+    assert helped.ledger.bytes_for("train") > 0 == helped.ledger.bytes_for("predict")
+    assert helped.predict(TEST[:1]).shape == (TEST[0].rows, 10)
+    unaided = distil(teacher, method=cn.APFed(weight=0.0), share=0.5)
+    torch.testing.assert_close(unaided.predict(TEST), distil(teacher).predict(TEST[:1]), rtol=1e-3, atol=1e-4)
+
+
 def test_resuming_and_saving_are_exact(teacher: cn.Run, tmp_path: Path) -> None:
     whole = distil(teacher, share=0.7)
 
@@ -70,7 +78,7 @@ def test_odd_requests_are_refused_in_one_sentence(teacher: cn.Run) -> None:
     for odd in ({"share": 1.5}, {"share": "half"}, {"temperature": 0.0}, {"temperature": float("nan")}):
         with pytest.raises(ConfigError, match="is out of range"):
             distil(teacher, **odd)
-    with pytest.raises(ConfigError, match="vafl is not"):
+    with pytest.raises(ConfigError, match="vafl is not; use one of apfed, local"):
         distil(teacher, method="vafl")
     few = [table.take(torch.nonzero(TRAIN[0].labels < 5)[:, 0].numpy()) for table in TRAIN]
     with pytest.raises(TableError, match="5 classes"):

@@ -19,14 +19,16 @@ LAYERS = [
     "seal",
     "channel",
     "method",
-    "methods split owners select align",
+    "select",
+    "methods split owners align",
     "data",
     "runtime",
-    "checkpoint folder missing sides",
-    "spent",
+    "checkpoint folder missing",
+    "spent sides",
+    "trained",
     "run",
     "api",
-    "distil",
+    "distil selection",
     "report",
     "config bench",
     "cli",
@@ -107,7 +109,7 @@ def test_no_method_knows_another() -> None:
 def test_the_imports_are_found() -> None:
     """The checks above are worth something only if ``imports`` sees what is there."""
     found = {module.split(".")[0] for _, module in imports(SOURCE / "run.py")}
-    assert {"checkpoint", "sides", "runtime", "owners", "table", "report"} <= found
+    assert {"checkpoint", "runtime", "trained", "settings", "table", "report"} <= found
     assert {"models", "optim"} <= {module for _, module in imports(SOURCE / "api.py")}
 
 

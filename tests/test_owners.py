@@ -163,9 +163,9 @@ def test_methods_of_one_owner_say_so() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"share": 0.1}, "share=0.1 of 4 parties selects nobody; give at least 0.25"),
-        ({"share": 0.0}, "share=0.0 is out of range"),
-        ({"share": 1.5}, "share=1.5 is out of range"),
+        ({"share": 0.0}, "share=0.0 of the parties selects nobody"),
+        ({"share": 1.5}, "share=1.5 of the parties selects nobody, or more than there are"),
+        ({"neighbours": 4}, "neighbours=4 were asked for among 4 rows; give more rows"),
         ({"every": 5, "select_every": 12}, "no multiple of every=5"),
         ({"mu": 1.0}, "mu=1.0"),
         ({"alpha": 0.0}, "alpha=0.0"),

@@ -14,7 +14,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import colonnade as cn
-from colonnade import run as running
+from colonnade import trained
 from colonnade.channel import Channel
 from colonnade.cli import app
 from colonnade.errors import AwayError, ConfigError, MessageError, PrivacyError, SealError
@@ -281,7 +281,7 @@ def test_no_key_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     derived: list[bytes] = []
     expand = keys.expand
     monkeypatch.setattr(keys, "expand", lambda *info: derived.append(expand(*info)) or derived[-1])
-    monkeypatch.setattr(running, "PREDICT_ROWS", 25)
+    monkeypatch.setattr(trained, "PREDICT_ROWS", 25)
     run = train(J, [cn.Blind(), cn.Bits(4)], rounds=3, evaluate_every=1)
     for _ in range(2):
         run.predict(federation())

@@ -37,11 +37,13 @@ from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.owners import share
 from colonnade.run import Run
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
+from colonnade.select.result import Selection
 from colonnade.split import split
 from colonnade.table import Scale, Table
 
 # isort: split
-from colonnade.method import methods  # after the package of the same name, so that the function wins
+from colonnade.method import methods  # after the packages of the same names, so that the functions win
+from colonnade.selection import keep, select
 
 __version__ = "0.1.0"
 
@@ -80,6 +82,7 @@ __all__ = [
     "Run",
     "Scale",
     "Seal",
+    "Selection",
     "SmallCNN",
     "SplitNN",
     "Table",
@@ -89,12 +92,14 @@ __all__ = [
     "VFedMH",
     "datasets",
     "distil",
+    "keep",
     "load",
     "methods",
     "party_step",
     "passive_loss",
     "register",
     "resume",
+    "select",
     "share",
     "split",
     "train",

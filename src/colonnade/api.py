@@ -14,11 +14,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from colonnade import checkpoint, models, optim
-from colonnade.data import load
+from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
-from colonnade.missing import check_policy, check_when_away
+from colonnade.missing import DropOuts, check_policy, check_when_away
 from colonnade.owners import schedule_for, warn_of_lonely_classes
 from colonnade.run import Run
 from colonnade.schedule import Schedule, SharedSchedule
@@ -51,6 +51,7 @@ def train(
     threads: int = 1,
     missing: str = "refuse",
     when_away: str = "wait",
+    away: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
 ) -> Run:
     """Train one model over a federation and give the finished run.
@@ -62,8 +63,11 @@ def train(
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
     validation accuracy falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
-    ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit");
-    ``when_away="skip"`` leaves a training round out in which somebody is away, where "wait" stops the run.
+    ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit").
+    ``when_away`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
+    the round out, "without" goes on with those who are here (means stand for the absent one's answers with
+    ``missing="mean"``, else zeros) and takes the party back as it was. ``away`` simulates drop-outs: a function
+    from a round's number, counted from 0, to the names of those who are away from it.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -76,8 +80,7 @@ def train(
         check_vacant(Path(folder))
     batch, seed, valid = _whole(batch, "batch"), _whole(seed, "seed"), _number(valid, "valid")
     chosen, parties = _method_for(method, tables), parties_of(tables)
-    seals = _seals_for(seal, chosen)
-    schedule = schedule_for(tables, batch, seed, valid, shuffle, several=chosen.several_owners)
+    seals, schedule = _seals_for(seal, chosen), schedule_for(tables, chosen, batch, seed, valid, shuffle)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -89,8 +92,9 @@ def train(
         stop_drop=_stop_drop(stop_drop, schedule),
         threads=threads,
         missing=check_policy(missing, chosen, seals),
-        when_away=check_when_away(when_away),
+        when_away=check_when_away(when_away, missing, chosen, seals),
     )
+    chosen.check_batch(schedule.smallest_batch(settings.rounds))
     builders = _one_each(models.default_model if model is None else model, parties, "model")
     optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
     run = Run(
@@ -105,7 +109,7 @@ def train(
     )
     if targets is not None:
         run.teach(targets)
-    return run.fit(test, on_round)
+    return run.fit(test, on_round, away)
 
 
 def resume(
@@ -117,6 +121,7 @@ def resume(
     model: Many = None,
     optimizer: Many = None,
     test: Sequence[Table] | None = None,
+    away: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     train: bool = True,
 ) -> Run:
@@ -124,7 +129,7 @@ def resume(
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
-    ``train=False`` only opens it, to predict or to look.
+    ``train=False`` only opens it, to predict or to look. Simulated drop-outs (``away``) must be given again too.
     """
     folder = Path(path)
     description = _read_description(folder)
@@ -148,7 +153,7 @@ def resume(
     run.load(folder)
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
-    return run.fit(test, on_round) if train else run.use_best()
+    return run.fit(test, on_round, away) if train else run.use_best()
 
 
 def _method_for(method: str | Method, tables: Sequence[Table]) -> Method:
@@ -277,12 +282,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
     if tables is None:
-        origin = dict(description["data"] or {})
-        if not origin:
+        if not description["data"]:
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
-        part = origin.pop("part")
-        name = origin.pop("load")
-        tables = load(name, **origin)[0 if part == "train" else 1]
+        tables = reload(description["data"])
     check_federation(tables, several=True)
     outline = _outline(tables)
     if any(outline[part] != description[part] for part in outline):

@@ -32,7 +32,8 @@ class Channel:
     """Carries messages between the owner and the parties, sealed, and writes the ledger.
 
     ``wire=True`` really encodes and decodes every message; ``wire=False`` hands the tensors over and
-    only computes what the bytes would be. Both write the same ledger.
+    only computes what the bytes would be. Both write the same ledger. ``opener`` opens blinded sums: the owner, or a
+    helper that the owner must not be.
     """
 
     def __init__(
@@ -43,16 +44,25 @@ class Channel:
         seals: Seals | None = None,
         parties: Sequence[str] = (),
         seed: int = 0,
+        opener: str = OWNER,
     ) -> None:
         self.ledger = ledger if ledger is not None else Ledger()
         self.wire = wire
         self.seals = seals or Seals()
         self.seed = seed
+        self.opener = opener
         self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
         self.heard = Heard()
-        self.absence = Absence()
-        self.blinding = None if self.seals.blind is None else Blinding(self.seals.blind, parties, OWNER)
+        self.absence = Absence()  # who is left out, with a stand-in for every answer
+        self.silent: frozenset[str] = frozenset()  # who does not answer if asked, as a simulation says
+        self.blinding: Blinding | None = None
+        self.blind_among(parties)
+
+    def blind_among(self, parties: Sequence[str]) -> None:
+        """Blind sums over exactly these parties from now on, with keys that they agree on at the next sum."""
+        if self.seals.blind is not None:
+            self.blinding = Blinding(self.seals.blind, parties, self.opener)
 
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from whoever leads the turn to a party."""
@@ -73,16 +83,18 @@ class Channel:
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from a party to whoever leads the turn."""
         fields = self._checked(message, party, step, turn)
-        if (
-            party not in self.ledger.owners
-        ):  # noise is for columns; what owners send each other was made of noisy answers
+        if party not in self.ledger.owners:  # noise is for columns; owners' messages are made of noisy answers
             fields = self.end(party).release(fields, step, turn)
         wire = self.end(party).compress(self.seals.up, fields, turn.leader, step, turn)
         arrived = self._carry(wire, party, turn.leader, step, turn)
         opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields), party, step, turn)
         heard = self._message(message, opened)
-        self.heard.note(as_heard(party, turn), step, heard, turn)
+        self.note(party, step, heard, turn)
         return heard
+
+    def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
+        """Let the owner remember an answer of a party."""
+        self.heard.note(as_heard(party, turn), step, message, turn, whole=not self.absence.away)
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
         """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.
@@ -112,21 +124,22 @@ class Channel:
         return self.ends[name]
 
     def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:
-        if set(messages) != set(blinding.parties):
+        away = self.absence.away.intersection(blinding.parties)
+        if away.union(messages) != set(blinding.parties):
             raise SealError(
                 f"step '{step}' of round {turn.round} asks {', '.join(messages)} for a blinded sum that "
                 f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
             )
+        blinding.check_enough(len(messages))
         kept = {
             party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
             for party, message in messages.items()
-            if party not in self.absence.away
         }
-        owner = self.end(OWNER)
-        codes = owner.sum_codes(next(iter(kept.values())), len(messages), step, turn)
-        for party in messages.keys() - kept.keys():  # who is away gives nothing, and its stand-in never travels
-            kept[party] = {name: torch.zeros_like(value) for name, value in next(iter(kept.values())).items()}
+        opener = self.end(self.opener)
+        codes = opener.sum_codes(next(iter(kept.values())), len(blinding.parties), step, turn)
         coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
+        # Who is away has a place in the protocol, but what stands in it never travels.
+        coded |= dict.fromkeys(away, next(iter(coded.values())))
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
@@ -134,7 +147,7 @@ class Channel:
 
         totals, count = blinding.sum(SumTask(coded, codes, bounds, self._about(step, turn), turn, step), carry)
         opened = {name: codes[name].decode(total, count) for name, total in totals.items()}
-        return self._message(next(iter(messages.values())), owner.open_sum(codes, opened, count, step, turn))
+        return self._message(next(iter(messages.values())), opener.open_sum(codes, opened, count, step, turn))
 
     def _about(self, step: str, turn: Turn) -> bytes:
         """Which rows a sum is about, in which round: the same for two sums whose difference would tell something."""
@@ -153,8 +166,8 @@ class Channel:
 
     def _carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
         check(fields)
-        for party in self.absence.away & {sender, receiver}:
-            raise AwayError(f"'{party}' is away.")
+        for party in (self.absence.away | self.silent) & {sender, receiver}:
+            raise AwayError(f"'{party}' is away in round {turn.round}.", party)
         envelope = Envelope(step, sender, turn.round)
         self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope))
         if self.wire:

@@ -8,6 +8,7 @@
     [model]      kind and its options; [[model]] gives one per party
     [optimizer]  kind and its options; [[optimizer]] gives one per party
     [[seal]]     kind and its options, one section per seal
+    [select]     share or count, by, queries, rows, ...            as in colonnade.select, before training
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from colonnade.errors import CheckpointError, ConfigError, unknown
 from colonnade.method import Method, make_method
 from colonnade.report import read_summary
 from colonnade.run import Run
+from colonnade.select.result import Selection
+from colonnade.selection import keep, select
 from colonnade.settings import complete
 from colonnade.table import Table, parties_of
 
@@ -77,6 +80,21 @@ class TrainSection:
 
 
 @dataclass(frozen=True)
+class SelectSection:
+    """Which parties to train with; None leaves the choice to :func:`colonnade.select`."""
+
+    share: float | None = None
+    count: int | None = None
+    by: str | None = None
+    queries: int | None = None
+    rows: int | None = None
+    neighbours: int | None = None
+    tests: int | None = None
+    seed: int | None = None
+    helper: str | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A run that can be started, every name and type in it checked."""
 
@@ -86,6 +104,7 @@ class Job:
     model: Builders = None
     optimizer: Builders = None
     seals: tuple[seal.Seal, ...] = ()
+    select: SelectSection | None = None
 
     @property
     def default_folder(self) -> Path:
@@ -96,11 +115,11 @@ class Job:
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes, or one sentence about what is wrong with it."""
     sections = _parse(Path(path))
-    known = ("data", "train", "method", "model", "optimizer", "seal")
+    known = ("data", "train", "method", "model", "optimizer", "seal", "select")
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
-    for name in ("data", "train", "method"):
+    for name in ("data", "train", "method", *({"select"} & sections.keys())):
         if not isinstance(sections.setdefault(name, {}), dict):
             raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
     how = _section(TrainSection, "train", sections["train"])
@@ -111,12 +130,30 @@ def read_job(path: str | Path) -> Job:
         model=_builders("model", models.make_model, sections.get("model")),
         optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
         seals=_seals(sections.get("seal", [])),
+        select=_section(SelectSection, "select", sections["select"]) if "select" in sections else None,
     )
 
 
-def train_job(job: Job, folder: str | Path | None = None, on_round: OnRound | None = None) -> Run:
-    """Do what a job says, evaluating the test rows on the way."""
+def select_job(job: Job) -> Selection:
+    """Select parties as the job's [select] says; its Blind, if it has one, blinds the selection too."""
+    how = {key: value for key, value in asdict(job.select or SelectSection()).items() if value is not None}
+    if how.get("by") == "heads":
+        raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
+    blind = [one for one in job.seals if isinstance(one, seal.Blind)]
+    return select(_tables(job)[0], **{"seed": job.train.seed, **how}, seal=blind)
+
+
+def train_job(
+    job: Job,
+    folder: str | Path | None = None,
+    on_round: OnRound | None = None,
+    selection: Selection | None = None,
+) -> Run:
+    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects."""
     rows, test = _tables(job)
+    if job.select is not None:
+        chosen = selection or select_job(job)
+        rows, test = chosen.tables, keep(test, chosen)
     return train(
         rows,
         job.method,
@@ -134,12 +171,18 @@ def train_job(job: Job, folder: str | Path | None = None, on_round: OnRound | No
 def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None) -> Run:
     """Go on with a job where its run folder left off; more epochs than before prolong the run."""
     description = read_summary(folder)["description"]
-    rows, test = _tables(job)
+    rows, test = (_kept_as(description, tables) for tables in _tables(job))
     for what, was, said in _differences(job, rows, description):
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
     return resume(folder, rows, epochs=job.train.epochs, test=test, on_round=on_round)
+
+
+def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
+    """The parties that the run in a folder was trained with, if they were selected."""
+    names = (description["data"] or {}).get("keep")
+    return tables if names is None else keep(tables, names)
 
 
 def _tables(job: Job) -> tuple[list[Table], list[Table]]:

@@ -13,7 +13,8 @@ from torch.nn.functional import one_hot
 
 from colonnade.api import train
 from colonnade.errors import ConfigError, TableError
-from colonnade.method import Method, make_method
+from colonnade.method import Method, make_method, methods
+from colonnade.methods.local import Local
 from colonnade.run import Run
 from colonnade.table import Table, check_classes, check_federation
 
@@ -30,11 +31,13 @@ def distil(
     on_round: Callable[[Run], None] | None = None,
     **options: Any,
 ) -> Run:
-    """Train a model on the owner's columns alone, towards what a trained federation predicts for the same rows.
+    """Train a model that the owner has by itself, towards what a trained federation predicts for the same rows.
 
     The targets are ``share`` of the federation's probabilities, flattened by ``temperature``, and the rest the labels.
     Asking the federation once for all rows of ``tables`` costs the bytes (and the noise budget) of that prediction; the
-    model that comes out needs only the owner's table. ``options`` are those of :func:`colonnade.train`.
+    model that comes out needs only the owner's table. ``method="local"`` trains on that table alone; with ``"apfed"``,
+    or any other method whose owner always predicts alone, the parties help once more. ``options`` are those of
+    :func:`colonnade.train`.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4, owner="first")
@@ -45,8 +48,9 @@ def distil(
     _check_number("share", share, 0.0 <= share <= 1.0 if _is_number(share) else False, "from 0 to 1")
     _check_number("temperature", temperature, temperature > 0 if _is_number(temperature) else False, "above 0")
     chosen = make_method(method)
-    if chosen.name != "local":
-        raise ConfigError(f"a distilled model is the owner's alone, and {chosen.name} is not; use cn.Local(...).")
+    if chosen.alone != "always":
+        able = ", ".join(name for name, cls in methods().items() if cls.alone == "always")
+        raise ConfigError(f"a distilled model is the owner's alone, and {chosen.name} is not; use one of {able}.")
     check_federation(tables)
     owner = tables[0]
     if owner.columns is None:
@@ -56,11 +60,11 @@ def distil(
     classes = check_classes(owner.labels, owner.name)
     if classes != run.owner.classes:
         raise TableError(f"the labels have {classes} classes, but the federation was trained on {run.owner.classes}.")
-    # Without its origin, or a resumed run would look for the whole federation.
-    alone = [replace(owner, origin=None)]
     targets = soft_targets(run.predict(tables), owner.labels, share, temperature)
-    solo_test = None if test is None else test[:1]
-    return train(alone, chosen, targets=targets, test=solo_test, folder=folder, on_round=on_round, **options)
+    if isinstance(chosen, Local):
+        # Without its origin, or a resumed run would look for the whole federation.
+        tables, test = [replace(owner, origin=None)], test and test[:1]
+    return train(tables, chosen, targets=targets, test=test, folder=folder, on_round=on_round, **options)
 
 
 def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: float) -> Tensor:

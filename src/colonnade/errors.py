@@ -52,7 +52,11 @@ class SealError(ColonnadeError, ValueError):
 
 
 class AwayError(SealError):
-    """A party that did not answer in time."""
+    """A party that did not answer in time; ``party`` says which, where one is to blame."""
+
+    def __init__(self, message: str, party: str | None = None) -> None:
+        super().__init__(message)
+        self.party = party
 
 
 class PrivacyError(SealError):

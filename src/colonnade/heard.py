@@ -36,8 +36,8 @@ class Heard:
         self.sample: Packed = {}
         self.rows = torch.arange(0)
 
-    def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
-        """Take a training answer into the mean."""
+    def note(self, party: str, step: str, message: Any, turn: Turn, *, whole: bool = True) -> None:
+        """Take a training answer into the mean; ``whole`` rounds, that nobody is away from, into the sample too."""
         if not self.keeps_means or not turn.training:
             return
         key = f"{party}/{step}"
@@ -48,8 +48,12 @@ class Heard:
             now = value.detach().mean(0) if has_rows else value.detach()
             before = self.means.get(f"{key}/{name}", now)
             self.means[f"{key}/{name}"] = torch.lerp(before, now, max(1 / count, RECENT))
-        if self.keeps_sample:
+        if self.keeps_sample and whole and len(turn.rows) >= len(self.rows):  # not an epoch's small last batch
             self.sample[party], self.rows = message[0].detach(), turn.rows
+
+    def knows(self, party: str, step: str) -> bool:
+        """Whether the party ever answered this step by itself."""
+        return f"{party}/{step}" in self.counts
 
     def mean_like(self, party: str, step: str, like: M) -> M:
         """A message of the party's mean answers, in the form of another party's message."""
@@ -85,15 +89,17 @@ class Heard:
 
 @dataclass(frozen=True)
 class Absence:
-    """Who does not answer for now, and what stands for the answer: zeros, or the mean of the party's answers."""
+    """Who does not answer for now, and what stands for the answer: zeros, or the mean of the party's answers.
+
+    In training a party may be away before it ever answered; then zeros stand for it under every policy.
+    """
 
     away: frozenset[str] = frozenset()
     policy: str = "refuse"
+    training: bool = False
 
-    def instead(self, party: str, step: str, like: M | None, heard: Heard) -> M:
+    def instead(self, party: str, step: str, like: M, heard: Heard) -> M:
         """What stands for a party's answer, in the form of the answer of one who is here."""
-        if like is None:
-            raise AwayError(f"nobody who was asked for step '{step}' is here; '{party}' is away.")
-        if self.policy == "mean":
+        if self.policy == "mean" and (heard.knows(party, step) or not self.training):
             return heard.mean_like(party, step, like)
         return type(like)(**{name: torch.zeros_like(value) for name, value in fields_of(like).items()})

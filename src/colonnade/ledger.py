@@ -78,7 +78,7 @@ class Ledger:
 
     @property
     def by_party(self) -> dict[str, int]:
-        """Bytes that each party sent or received (every message has one party and an owner, or two owners)."""
+        """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""
         return self._sum_by("party")
 
     @property
@@ -112,6 +112,17 @@ class Ledger:
     def replace(self, rows: Iterable[dict[str, Any]]) -> None:
         """Forget all lines and take those that :meth:`to_json` gave."""
         self._lines = {self._key(line): line for line in (Line(**row) for row in rows)}
+
+    def since(self, rows: Iterable[dict[str, Any]]) -> Ledger:
+        """What came after :meth:`to_json` gave these lines."""
+        before = {self._key(line): line for line in (Line(**row) for row in rows)}
+        after = Ledger()
+        for key, line in self._lines.items():
+            old = before.get(key, Line(*key))
+            counts = line.messages - old.messages, line.payload - old.payload, line.overhead - old.overhead
+            if counts[0]:
+                after._lines[key] = Line(*key, *counts)
+        return after
 
     def to_csv(self) -> str:
         """The lines as CSV text."""

@@ -314,6 +314,9 @@ class Method(ABC):
         """Parties of different kinds take their steps in different ways, so they are never computed together."""
         return None
 
+    def check_batch(self, rows: int) -> None:  # noqa: B027 - most methods can do with any
+        """Refuse, before training, a schedule whose smallest batch has so few rows."""
+
     def start(self, owner: Owner) -> None:  # noqa: B027 - many methods keep nothing at the owner
         """Put the method's state at the owner, before the first round."""
 

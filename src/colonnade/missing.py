@@ -1,8 +1,8 @@
-"""Parties that do not answer at prediction: which policies a method can follow, and who is away."""
+"""Parties that do not answer: which policies a run can follow, and who is away."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -11,10 +11,13 @@ from colonnade.heard import Absence
 from colonnade.method import Method
 from colonnade.runtime import InProcess
 from colonnade.seal import Seals
+from colonnade.settings import Settings
 from colonnade.table import Table, parties_of
 
 POLICIES = ("refuse", "zero", "mean", "refit")
-WHEN_AWAY = ("wait", "skip")
+WHEN_AWAY = ("wait", "skip", "without")
+DropOuts = Callable[[int], Iterable[str] | None]
+"""From the number of a training round to the names of those who are away from it: a simulation of drop-outs."""
 
 
 def obstacles(method: Method, seals: Seals) -> dict[str, str]:
@@ -42,11 +45,48 @@ def check_policy(policy: str, method: Method, seals: Seals) -> str:
     return policy
 
 
-def check_when_away(choice: str) -> str:
-    """What a training round does about a party that is away, if there is such a choice."""
+def check_when_away(choice: str, policy: str, method: Method, seals: Seals) -> str:
+    """What a training round does about a party that is away, if there is such a choice and the run can follow it."""
     if not isinstance(choice, str) or choice not in WHEN_AWAY:
         raise unknown("choice of when_away", choice, WHEN_AWAY)
+    against = obstacles(method, seals)
+    stand_in = "mean" if policy == "mean" else "zero"
+    if choice == "without" and "zero" in against:
+        raise ConfigError(f"{method.name} as set here cannot follow when_away='without': {against['zero']}.")
+    if choice == "without" and stand_in in against:
+        raise ConfigError(
+            f"{method.name} as set here cannot follow when_away='without' with missing='{stand_in}': "
+            f"{against[stand_in]}; use missing='zero'."
+        )
+    if choice == "without" and seals.down is not None and seals.down.feedback:
+        raise ConfigError(
+            f"when_away='without' cannot be followed with {seals.down.kind}(feedback=True) on the way down, whose "
+            "messages build on earlier ones that a party may have missed; use feedback with ways='up', or "
+            "when_away='skip'."
+        )
     return choice
+
+
+def keeps_means(method: Method, settings: Settings) -> bool:
+    """Whether somebody will want the means of the parties' answers: a prediction, or a round that goes on."""
+    return not method.predicts_alone or (settings.when_away == "without" and settings.missing == "mean")
+
+
+def check_drop_outs(away: object) -> None:
+    """Refuse a simulation of drop-outs that cannot be asked."""
+    if away is not None and not callable(away):
+        raise ConfigError(
+            f"away={away!r} is not a function from a round's number to the names of those who are away; "
+            "give one, such as away=lambda round: ['party 2'] if round < 5 else []."
+        )
+
+
+def dropped_out(away: DropOuts | None, number: int, parties: InProcess) -> frozenset[str]:
+    """Who is away from a training round, as a simulation says."""
+    named = (None if away is None else away(number)) or ()
+    names = [named] if isinstance(named, str) else list(named)
+    _check_away(names, parties.names, parties.names[0] if parties.at_home else None)
+    return frozenset(names)
 
 
 def find_absence(

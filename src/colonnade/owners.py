@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError, TableError
+from colonnade.method import Method
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.table import Table, check_federation, owners_of
 
@@ -117,9 +118,9 @@ def warn_of_lonely_classes(tables: Sequence[Table]) -> None:
 
 
 def schedule_for(
-    tables: Sequence[Table], batch: int, seed: int, valid: float, shuffle: str, *, several: bool
+    tables: Sequence[Table], method: Method, batch: int, seed: int, valid: float, shuffle: str
 ) -> Schedule | SharedSchedule:
-    """The rows of every round: one owner's, or of each of ``several`` owners its own."""
-    if several:
+    """The rows of every round: one owner's, or of each of several owners its own."""
+    if method.several_owners:
         return SharedSchedule(places_of(tables), batch, seed, valid, shuffle)
     return Schedule(tables[0].rows, batch, seed, valid, shuffle)

@@ -76,6 +76,11 @@ class Schedule:
         """How many rounds visit every training row once."""
         return math.ceil(len(self.train_rows) / self.batch)
 
+    def smallest_batch(self, rounds: int) -> int:
+        """How many rows the smallest batch of so many rounds has."""
+        left = len(self.train_rows) % self.batch
+        return left if left and rounds >= self.rounds_per_epoch else self.batch
+
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number``."""
         epoch, position = divmod(number, self.rounds_per_epoch)
@@ -139,6 +144,10 @@ class SharedSchedule:
     def rounds_per_epoch(self) -> int:
         """How many rounds visit as many rows as all owners train on."""
         return math.ceil(sum(len(one.train_rows) for one in self._each) / (self.batch * len(self._each)))
+
+    def smallest_batch(self, rounds: int) -> int:
+        """How many rows every batch of an owner has, however many rounds there are."""
+        return self.batch
 
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number`` [owners, batch], each owner's numbered as its own table numbers them."""

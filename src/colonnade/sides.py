@@ -14,6 +14,7 @@ from colonnade.errors import unknown
 from colonnade.heard import Heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Owner
+from colonnade.missing import keeps_means
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels, places_of
@@ -102,7 +103,7 @@ def make_sides(
     owner_is_first = tables[0].columns is not None
     others = [table.name for table in parties[owner_is_first:]]
     channel = Channel(ledger, seals=seals, parties=others, seed=seed)
-    channel.heard = Heard(means=not method.predicts_alone, sample=method.refits)
+    channel.heard = Heard(means=keeps_means(method, settings), sample=method.refits)
     owner = Owner(labels, check_classes(labels, tables[0].name), len(parties), seed)
     common: dict[str, Any] = {
         "runtime": settings.runtime,

@@ -162,6 +162,22 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True, several:
         raise TableError("no table has columns; at least one party must bring some.")
 
 
+def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
+    """The federation of the owner and the named parties, in their old order; its origin says so."""
+    check_federation(tables, labelled=False)
+    for name in names:
+        if name not in [table.name for table in tables]:
+            raise TableError(
+                f"there is no party '{name}' to keep; the federation has {', '.join(table.name for table in tables)}."
+            )
+    whole = [tables[0], *(table for table in tables[1:] if table.name in names)]
+    origin = None if tables[0].origin is None else {**tables[0].origin, "keep": [table.name for table in whole[1:]]}
+    few = [replace(table, origin=origin) for table in whole]
+    if not parties_of(few):
+        raise TableError("no party is kept and the owner has no columns; keep at least one party.")
+    return few
+
+
 def parties_of(tables: Sequence[Table]) -> list[Table]:
     """The tables that hold columns: the parties, the owner among them if it has columns."""
     return [table for table in tables if table.columns is not None]

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.app import Json, app, print_json
+from colonnade.cli.app import Json, app, err, print_json
 from colonnade.cli.progress import bars, follow
-from colonnade.config import Job, read_job, resume_job, train_job
+from colonnade.config import Job, read_job, resume_job, select_job, train_job
 from colonnade.errors import FolderError
 from colonnade.report import RunView
 from colonnade.report.words import metric, size
 from colonnade.run import Run
+from colonnade.select.result import Selection
 
 
 @app.command(epilog="Example: colonnade train examples/job.toml --folder runs/first")
@@ -32,20 +33,28 @@ def train(
     place = folder or what.default_folder
     if not resume:
         _check_empty(place)
-    run = _train(what, place, resume=resume, quiet=quiet, command=f"colonnade train {shlex.quote(str(job))}")
+    selection = None if resume or what.select is None else select_job(what)
+    if selection is not None and not quiet:
+        err.print(str(selection), highlight=False, markup=False, soft_wrap=True)
+    command = f"colonnade train {shlex.quote(str(job))}"
+    run = _train(what, place, selection, resume=resume, quiet=quiet, command=command)
     page = run.report(place / "report.html")
     facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(page)}
+    if selection is not None:
+        facts["selection"] = selection.to_json()
     if json:
         print_json(facts)
     else:
         _tell(facts)
 
 
-def _train(job: Job, folder: Path, *, resume: bool, quiet: bool, command: str) -> Run:
+def _train(job: Job, folder: Path, selection: Selection | None, *, resume: bool, quiet: bool, command: str) -> Run:
     try:
         with bars(quiet=quiet) as progress:
             on_round = follow(progress, job.method.name)
-            return (resume_job if resume else train_job)(job, folder, on_round)
+            if resume:
+                return resume_job(job, folder, on_round)
+            return train_job(job, folder, on_round, selection)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"go on with: {command} --folder {shlex.quote(str(folder))} --resume") from None
 

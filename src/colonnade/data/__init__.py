@@ -16,7 +16,7 @@ from colonnade.data.tables import read_table
 from colonnade.errors import ConfigError, unknown
 from colonnade.owners import share
 from colonnade.split import Parties, split
-from colonnade.table import Table
+from colonnade.table import Table, kept
 
 __all__ = ["Dataset", "datasets", "load", "reload"]
 
@@ -99,9 +99,10 @@ def reload(origin: Mapping[str, Any]) -> list[Table]:
     True
     """
     options = dict(origin)
-    name, part = options.pop("load"), options.pop("part")
+    name, part, names = options.pop("load"), options.pop("part"), options.pop("keep", None)
     train, test = load(name, **options)
-    return train if part == "train" else test
+    whole = train if part == "train" else test
+    return whole if names is None else kept(whole, names)
 
 
 def _some(part: Part, rows: int, seed: int) -> Part:

@@ -31,7 +31,6 @@ held out (``methods/contribution.py``); ``run.importance()`` gives the means. It
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -41,7 +40,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError
 from colonnade.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register, take_step
-from colonnade.methods.choices import check_choices, check_count, of_party
+from colonnade.methods.choices import as_tuple, check_choices, check_count, check_rows, of_party
 from colonnade.methods.contribution import left_out, shift, steepest, uphill
 from colonnade.methods.passive import find_loss
 from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
@@ -83,9 +82,8 @@ class APFed(Method):
     shift = staticmethod(shift)
 
     def __post_init__(self) -> None:
-        for name in ("losses", "weights"):  # lists, when they come from a file
-            given = getattr(self, name)
-            object.__setattr__(self, name, tuple(given) if isinstance(given, list) else given)
+        for name in ("losses", "weights"):
+            object.__setattr__(self, name, as_tuple(getattr(self, name)))
         super().__post_init__()
         check_task_net(self.name, self.hidden, self.dropout)
         check_choices(self.name, self.losses or (self.loss,), self.weights or (self.weight,), vars(self))
@@ -100,20 +98,18 @@ class APFed(Method):
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
         """Encoder and task net at the owner; at a passive party what its loss needs."""
         if build.party:
-            loss = find_loss(of_party(build.party, self.losses, self.loss))
-            return loss.parts(build, optimizer, self.embedding, self.projection)
+            return find_loss(self.kind_of(build.party)).parts(build, optimizer, self.embedding, self.projection)
         net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, classes)
         return {"net": Part(net, optimizer), "task": Part(task, optimizer)}
 
-    def kind_of(self, party: int) -> Hashable:
+    def kind_of(self, party: int) -> str:
         """The party's loss."""
         return of_party(party, self.losses, self.loss)
 
     @party_step
     def assist(self, mine: Mine, turn: Turn, sent: Embedding) -> Gradient:
         """One step on L_p, and lambda_p dL_p/dh_A."""
-        found = find_loss(of_party(mine.members[0], self.losses, self.loss))
-        gradient = found.descend(mine, turn, sent.h, vars(self))
+        gradient = find_loss(self.kind_of(mine.members[0])).descend(mine, turn, sent.h, vars(self))
         weights = gradient.new_tensor([of_party(k, self.weights, self.weight) for k in mine.members])
         return Gradient(weights.view(-1, *[1] * (gradient.ndim - 1)) * gradient)
 
@@ -133,6 +129,10 @@ class APFed(Method):
         parameters = [*mine.net.parameters, *mine.task.parameters]
         gradients = torch.autograd.grad(outputs, parameters, [slopes.o, slopes.h], allow_unused=True)
         take_step(gradients, mine.net, mine.task)
+
+    def check_batch(self, rows: int) -> None:
+        """As many rows as every loss needs."""
+        check_rows(self.losses or (self.loss,), rows)
 
     def start(self, owner: Owner) -> None:
         """What contributions were measured, and how often."""

@@ -12,6 +12,11 @@ from colonnade.methods.passive import find_loss, wanted
 T = TypeVar("T")
 
 
+def as_tuple(given: Any) -> Any:
+    """A list, which is how it comes from a file, as the tuple that it is in code."""
+    return tuple(given) if isinstance(given, list) else given
+
+
 def of_party(party: int, each: Sequence[T], one: T) -> T:
     """A passive party's own choice among one per passive party, or the one for all."""
     return each[party - 1] if 0 < party <= len(each) else one
@@ -44,3 +49,9 @@ def check_count(method: str, parties: int, **given: Sequence[Any]) -> None:
                 f"{method}: {name} has {len(each)} entries for {parties} parties beside the owner; "
                 "give one per party, in their order, or none."
             )
+
+
+def check_rows(losses: Sequence[str], rows: int) -> None:
+    """Refuse a schedule whose smallest batch has too few rows for a loss."""
+    for name in losses:
+        find_loss(name).check_batch(rows, "the smallest batch", ConfigError)

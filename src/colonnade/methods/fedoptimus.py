@@ -8,7 +8,7 @@ paper                 here
 ====================  ==========================================================
 label, data owners    as in ``methods/multivfl.py``
 P_t                   ``share`` of the parties; the others' embeddings are zeros to the top nets
-ESTIMATE_MI           ``methods/participation.py`` at every owner, on embeddings that it received anyway
+ESTIMATE_MI           ``select/participation.py`` at every owner, on embeddings that it received anyway
 K (K-step)            ``every`` = 5
 mu, m_t (FedAvgM)     ``mu`` = 0.9: m = mu m + (1 - mu) (average - w_t), w = w_t + eta m
 SlowMo, gamma = 0.01  ``alpha`` = 1 - gamma = 0.99: w_{t+1} = (1 - alpha) w_t + alpha w
@@ -35,8 +35,10 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError, unknown
 from colonnade.method import Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods.participation import how_many, mutual_information, participants
 from colonnade.methods.several import SeveralOwners
+from colonnade.select.distances import squared_distances
+from colonnade.select.information import check_neighbours
+from colonnade.select.participation import how_many, information_of_embeddings, participants
 
 PRESETS: dict[str, dict[str, Any]] = {
     "cs+fedavg": {"every": 1, "server": "fedavg"},
@@ -56,6 +58,16 @@ class Scores(NamedTuple):
     each: Tensor
 
 
+def scores_of(h: Tensor, labels: Tensor, neighbours: int) -> Tensor:
+    """What each party's embeddings [parties, rows, E] tell about the labels [rows]; also of owners that are stacked."""
+    if h.ndim > 3:
+        return torch.stack([scores_of(own, theirs, neighbours) for own, theirs in zip(h, labels, strict=True)])
+    if len(labels.unique()) == len(labels):
+        return torch.zeros(len(h))  # no row has another one of its class, so nothing can be said
+    distances = [squared_distances(one, len(labels)) for one in h]
+    return torch.tensor(information_of_embeddings(distances, labels, neighbours))
+
+
 @register
 @dataclass(frozen=True, kw_only=True)
 class FedOptimus(SeveralOwners):
@@ -65,7 +77,7 @@ class FedOptimus(SeveralOwners):
     summary: ClassVar[str] = "multivfl with selected parties, K-step averages and server momentum"
     party_sends: ClassVar[str] = "embeddings, to each owner those of its rows, if it takes part"
     owner_sends: ClassVar[str] = "gradients of embeddings; owners send each other top nets and scores of parties"
-    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "every", "share", "select_every", "neighbours")
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "every", "select_every", "neighbours")
 
     server: str = "fedavgm+damped"
     share: float = 0.75
@@ -74,8 +86,7 @@ class FedOptimus(SeveralOwners):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.share > 1:
-            raise ConfigError(f"{self.name}: share={self.share} is out of range; give a number above 0, at most 1.")
+        how_many(self.share, 1)  # refuses a share that selects nobody
         if self.select_every % self.every:
             raise ConfigError(
                 f"{self.name}: select_every={self.select_every} is no multiple of every={self.every}; "
@@ -93,20 +104,20 @@ class FedOptimus(SeveralOwners):
             raise unknown("preset of fedoptimus", name, PRESETS)
         return cls(**{**PRESETS[name], **options})
 
+    def check_batch(self, rows: int) -> None:
+        """Every row needs its neighbours in a batch, if parties are scored."""
+        if self.share < 1:
+            check_neighbours(self.neighbours, rows)
+
     def start(self, owner: Owner) -> None:
         """All parties, until they have scores."""
-        if not how_many(owner.parties, self.share):
-            raise ConfigError(
-                f"{self.name}: share={self.share} of {owner.parties} parties selects nobody; "
-                f"give at least {1 / owner.parties:.2g}."
-            )
         owner.scores = torch.zeros(owner.parties)
 
     def taking_part(self, owner: Owner, turn: Turn) -> list[int]:
         """Those with the highest scores; all in a round that scores them, and while nobody has a score."""
         if (turn.training and self._scores_in(turn)) or not bool(owner.scores.any()):
             return list(range(owner.parties))
-        return participants(owner.scores, self.share)
+        return participants(owner.scores.tolist(), self.share)
 
     def look_back(self, owner: Owner, turn: Turn) -> None:
         """Score the parties at every owner, and let all owners know the means."""
@@ -126,7 +137,7 @@ class FedOptimus(SeveralOwners):
         """The mutual information of every party's embeddings of this turn and the labels."""
         h, labels = mine.scratch["h"].detach().unflatten(-1, (-1, self.embedding)), mine.labels(turn)
         labels = labels.argmax(-1) if labels.is_floating_point() else labels
-        return Scores(mutual_information(h.transpose(-2, -3), labels.unsqueeze(-2), self.neighbours))
+        return Scores(scores_of(h.transpose(-2, -3), labels, self.neighbours))
 
     @party_step
     def choose(self, mine: Mine, turn: Turn, scores: Scores) -> None:

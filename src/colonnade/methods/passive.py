@@ -12,7 +12,8 @@ number per party; its gradient by h_A is what the party sends. To add one is to 
 and then ``cn.APFed(loss="agreement")``. ``nets`` are the networks that the party is to have for it: ``net`` is the
 user's own (rows to embeddings), ``decoder`` the way back (embeddings to all numbers of a row), ``project_owner`` and
 ``project_own`` linear layers on h_A and on the party's embedding, if the method has a ``projection``. A keyword-only
-argument is given the method's option of that name. Rows are axis -2: reduce over the last two axes only.
+argument is given the method's option of that name. Rows are axis -2: reduce over the last two axes only. A loss that
+compares rows says how many a batch must have, such as ``least_rows=2``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.errors import TrainingError, unknown
+from colonnade.errors import ConfigError, TrainingError, unknown
 from colonnade.method import Builder, Mine, Part, Turn, take_step
 from colonnade.models import MLP
 from colonnade.optim import OptimizerBuilder
@@ -39,6 +40,15 @@ class PassiveLoss(NamedTuple):
     name: str
     function: Callable[..., Tensor]
     nets: tuple[str, ...]
+    least_rows: int = 1
+
+    def check_batch(self, rows: int, where: str, error: type[ConfigError | TrainingError]) -> None:
+        """Refuse a batch with too few rows."""
+        if rows < self.least_rows:
+            raise error(
+                f"the passive loss '{self.name}' needs at least {self.least_rows} rows in a batch and {where} has "
+                f"{rows}; choose a batch size that leaves no smaller last batch."
+            )
 
     def parts(self, build: Builder, optimizer: OptimizerBuilder, embedding: int, projection: int) -> dict[str, Part]:
         """The party's networks."""
@@ -55,6 +65,7 @@ class PassiveLoss(NamedTuple):
 
     def descend(self, mine: Mine, turn: Turn, h: Tensor, options: dict[str, Any]) -> Tensor:
         """One step of all the party's networks, and the loss's gradient by h_A before it."""
+        self.check_batch(len(turn.rows), f"round {turn.round}", TrainingError)
         h = mine.own(h).detach().requires_grad_()
         given = {key: options[key] for key in wanted(self)}
         loss = self._checked(self.function(mine, turn, h, **given), h)
@@ -87,14 +98,16 @@ class PassiveLoss(NamedTuple):
 _losses: dict[str, PassiveLoss] = {}
 
 
-def passive_loss(name: str, nets: tuple[str, ...] = ("net",)) -> Callable[[LossFunction], LossFunction]:
-    """Add a loss for passive parties, with the networks it needs, under a name."""
+def passive_loss(
+    name: str, nets: tuple[str, ...] = ("net",), least_rows: int = 1
+) -> Callable[[LossFunction], LossFunction]:
+    """Add a loss for passive parties under a name, with the networks and the rows in a batch that it needs."""
     for net in nets:
         if net not in NETS:
             raise unknown("network of a passive party", net, NETS)
 
     def add(function: LossFunction) -> LossFunction:
-        _losses[name] = PassiveLoss(name, function, tuple(nets))
+        _losses[name] = PassiveLoss(name, function, tuple(nets), least_rows)
         return function
 
     return add
@@ -120,14 +133,9 @@ def reconstruction(mine: Mine, turn: Turn, h: Tensor) -> Tensor:
     return (mine.inputs(turn).reshape(rebuilt.shape) - rebuilt).square().mean((-1, -2))
 
 
-@passive_loss("contrastive", nets=("net", "project_owner", "project_own"))
+@passive_loss("contrastive", nets=("net", "project_owner", "project_own"), least_rows=2)
 def contrastive(mine: Mine, turn: Turn, h: Tensor, *, temperature: float) -> Tensor:
     """The same row of both views against all other rows of both (eq. 14 to 16)."""
-    if len(turn.rows) < 2:
-        raise TrainingError(
-            f"the contrastive loss compares rows with each other and round {turn.round} has one row; choose a batch "
-            "size that leaves no last batch of one."
-        )
     own = mine.net(mine.inputs(turn))
     if "project_owner" in mine.nets:
         h, own = mine.project_owner(h), mine.project_own(own)

@@ -14,7 +14,7 @@ from colonnade.method import Method, methods
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
-_LATER = {"skipped": 0}  # facts that older folders lack
+_LATER: dict[str, Any] = {"skipped": 0, "without": 0, "missed": {}}  # facts that older folders lack
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -79,8 +79,9 @@ class RunView:
     @property
     def final(self) -> Row:
         """The evaluation of the model that was kept: the last, or with early stopping the best."""
-        if self.settings["stop_drop"] is not None and self.history:
-            return max(reversed(self.history), key=lambda row: row["valid_accuracy"])
+        scored = [row for row in reversed(self.history) if "valid_accuracy" in row]  # not if somebody was away
+        if self.settings["stop_drop"] is not None and scored:
+            return max(scored, key=lambda row: row["valid_accuracy"])
         return self.history[-1] if self.history else {}
 
     @property

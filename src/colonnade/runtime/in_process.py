@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from colonnade.channel import Channel, add
-from colonnade.errors import ColonnadeError, TrainingError
+from colonnade.errors import AwayError, ColonnadeError, TrainingError
 from colonnade.heard import as_heard
 from colonnade.method import Parties, Turn
 from colonnade.runtime.fused import FusedSite
@@ -42,7 +42,7 @@ class InProcess(Parties):
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
         chosen = self._chosen(to)
         replies = self._replies(step, turn, chosen, all, each)
-        here = {k: self._collect(k, replies[k], step.__name__, turn) for k in chosen if k not in self._gone}
+        here = {k: self._collect(k, reply, step.__name__, turn) for k, reply in replies.items()}
         like = next(iter(here.values()), None)
         return [here[k] if k in here else self._instead(k, step.__name__, like, turn) for k in chosen]
 
@@ -56,15 +56,13 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
-        replies = self._replies(step, turn, self._chosen(to), all, each)
-        # In a blinded sum the others must make up for a party that is away, so its place stays.
-        gone = self._gone if self.channel.blinding is None else set()
-        sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home | gone}
+        chosen = self._chosen(to)
+        replies = self._replies(step, turn, chosen, all, each)
+        sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
         parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home & replies.keys())]
         if sent:
             parts.append(self.channel.sum(sent, step=step.__name__, turn=turn))
-        like = parts[-1] if parts else None
-        parts += [self._instead(k, step.__name__, like, turn) for k in replies if k in gone]
+        parts += [self._instead(k, step.__name__, parts[0], turn) for k in chosen if k not in replies]
         return add(parts)  # type: ignore[no-any-return]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
@@ -88,11 +86,17 @@ class InProcess(Parties):
         for site in self.sites:
             site.load(named)
 
+    def put_back(self, states: Mapping[int, Packed]) -> None:
+        """Give some parties an earlier state back: those that were computed with their group though they were away."""
+        self.load([states.get(k, now) for k, now in enumerate(self.states())])
+
     @property
     def _gone(self) -> set[int]:
         return {k for k, name in enumerate(self.names) if name in self.channel.absence.away}
 
     def _instead(self, k: int, step: str, like: Any, turn: Turn) -> Any:
+        if like is None:
+            return None  # the step has no reply
         return self.channel.absence.instead(as_heard(self.names[k], turn), step, like, self.channel.heard)
 
     def _chosen(self, to: Iterable[int] | None) -> list[int]:
@@ -101,17 +105,25 @@ class InProcess(Parties):
     def _replies(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
     ) -> dict[int, Any]:
-        """What each chosen party would send back, before it is sealed."""
+        """What each chosen party that is here would send back, before it is sealed."""
+        others = set(chosen) - self.at_home
+        if others and others <= self._gone:
+            who = ", ".join(self.names[k] for k in sorted(others))
+            raise AwayError(f"all parties that round {turn.round} asks for step '{step.__name__}' are away: {who}.")
         return self._compute(step, turn, chosen, self._deliver(step.__name__, turn, chosen, all, each), each is None)
 
     def _compute(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], received: dict[int, Any], shared: bool
     ) -> dict[int, Any]:
+        gone = self._gone
         replies: dict[int, Any] = {}
         for site in self._sites_for(set(chosen), turn):
+            if gone.issuperset(site.members):
+                continue
+            # Groups stay whole: who is away is computed with its like, and nothing is made of it.
             messages = [received[k] for k in site.members] if received else []
             replies |= zip(site.members, self._run(site, step, turn, messages, shared), strict=True)
-        return replies
+        return {k: replies[k] for k in chosen if k not in gone}
 
     def _run(self, site: Site, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
         site.begin(turn)
@@ -146,7 +158,7 @@ class InProcess(Parties):
             return None
         if k in self.at_home:
             own = self._at_home(reply)
-            self.channel.heard.note(as_heard(self.names[k], turn), step, own, turn)
+            self.channel.note(self.names[k], step, own, turn)
             return own
         return self.channel.to_owner(reply, party=self.names[k], step=step, turn=turn)
 

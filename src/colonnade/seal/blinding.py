@@ -58,6 +58,14 @@ class Blinding:
         self.serial = 0
         self.maskers: dict[str, Masker] = {}
 
+    def check_enough(self, here: int) -> None:
+        """Refuse a sum that is known to have too few parties before anything of it is sent."""
+        needed = threshold(len(self.parties)) if self.blind.recover else len(self.parties)
+        if here < needed:
+            raise AwayError(
+                f"{here} of {len(self.parties)} blinded parties are here and {needed} are needed for a sum."
+            )
+
     def sum(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """The sum of the parties' codes by field, and of how many parties it is."""
         if not self.maskers:
@@ -87,7 +95,8 @@ class Blinding:
                 return attempt(number)
             except AwayError as error:
                 away = error
-        raise AwayError(f"the {what} failed {self.blind.attempts} times and was never opened: {away}") from away
+        message = f"the {what} failed {self.blind.attempts} times and was never opened: {away}"
+        raise AwayError(message, away.party) from away
 
     def _recover(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """A party that is away is left out of the sum, as long as more than two thirds answer."""

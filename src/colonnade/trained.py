@@ -1,0 +1,232 @@
+"""A model over all sides: its parts at the owner and the parties, what can be asked of it, and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.errors import TableError
+from colonnade.evaluate import check_labels, metrics
+from colonnade.heard import Absence
+from colonnade.ledger import OWNER, Ledger
+from colonnade.method import Method, Turn
+from colonnade.missing import completed, find_absence
+from colonnade.models import ModelBuilder
+from colonnade.optim import OptimizerBuilder
+from colonnade.owners import schedule_for
+from colonnade.runtime import threads
+from colonnade.seal import Seals
+from colonnade.settings import Settings
+from colonnade.sides import make_sides
+from colonnade.spent import write_spent
+from colonnade.state import Packed, pack, unpack
+from colonnade.table import Table, check_federation, parties_of
+
+PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
+
+
+class Trained:
+    """The owner, the parties and the channel between them, with a method's model in place."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        method: Method,
+        settings: Settings,
+        models: Sequence[ModelBuilder],
+        optimizers: Sequence[OptimizerBuilder],
+        *,
+        seals: Seals | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.method, self.settings, self.folder = method, settings, folder
+        self.ledger = Ledger()
+        self.round = 0
+        self.took_part: list[str] = []  # whose answers the last round, prediction or evaluation is made of
+        how = settings.batch, settings.seed, settings.valid, settings.shuffle
+        self.schedule = schedule_for(tables, method, *how)
+        self._shapes = [table.shape for table in parties_of(tables)]
+        self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
+        self.seals = seals or Seals()
+        self.sides = make_sides(tables, method, settings, models, optimizers, self.seals, self.ledger)
+        self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
+        self.owner.held_out = self.schedule.valid_rows
+
+    def teach(self, targets: Tensor) -> None:
+        """Train on these soft targets [rows, classes] of the training table instead of its labels."""
+        if tuple(targets.shape) != (self.owner.rows, self.owner.classes):
+            raise TableError(
+                f"soft targets of shape {tuple(targets.shape)} came for {self.owner.rows} rows and "
+                f"{self.owner.classes} classes; give one distribution per row."
+            )
+        self._taught = targets
+        self.sides.teach(targets)
+
+    # asking
+
+    def evaluate(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> dict[str, float]:
+        """Metrics on a federation with labels; see :meth:`predict` for parties that are away and several owners."""
+        with self._asking("evaluate", tables, away, missing, labelled=True):
+            return self._measure("evaluate", torch.arange(tables[0].rows), self.sides.leader(owner))
+
+    def predict(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> Tensor:
+        """Class probabilities [rows, classes] for a federation, with or without labels.
+
+        Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
+        answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
+        ``owner`` names which of several owners predicts, by default the first.
+        """
+        with self._asking("predict", tables, away, missing, labelled=False):
+            logits = self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
+            return torch.softmax(logits, dim=-1)
+
+    def evaluate_each(
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
+        with self._asking("evaluate", tables, away, missing, labelled=True):
+            each = self._logits_each("evaluate", torch.arange(tables[0].rows), "evaluate")
+        return {name: metrics(logits, self.owner.tables["evaluate"]) for name, logits in each.items()}
+
+    def predict_each(
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+    ) -> dict[str, Tensor]:
+        """Class probabilities by every party's own model, for methods that train one per party.
+
+        Parties that are away (see :meth:`predict`) have no entry; the others' models do without their answers.
+        """
+        with self._asking("predict", tables, away, missing, labelled=False):
+            each = self._logits_each("predict", torch.arange(tables[0].rows), "predict")
+        return {name: torch.softmax(logits, dim=-1) for name, logits in each.items()}
+
+    def importance(self) -> dict[str, float]:
+        """One number per party that says how much it matters, for methods that have heads."""
+        turn = Turn(self.round, torch.arange(0), purpose="explain")
+        with torch.no_grad():
+            numbers = self.method.importance(self.owner, self.parties, turn)
+        return dict(zip(self.parties.names, numbers.tolist(), strict=True))
+
+    @property
+    def privacy(self) -> dict[str, dict[str, Any]]:
+        """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
+        ends = {name: self.channel.end(name).budget for name in self.parties.names}
+        return {name: budget.summary() for name, budget in ends.items() if budget is not None}
+
+    @contextmanager
+    def _asking(
+        self, name: str, tables: Sequence[Table], away: Sequence[str], missing: str | None, *, labelled: bool
+    ) -> Iterator[None]:
+        """Place a federation some of whose parties may be away, and do without them for the duration."""
+        check_federation(tables, labelled=labelled)
+        policy, names = self.settings.missing if missing is None else missing, self.parties.names
+        absence = find_absence(self.method, self.seals, self.parties, tables, away, policy)
+        self._place(name, completed(tables, names, self._shapes, absence.away), labelled=labelled)
+        self.took_part = []
+        with threads(self.settings.threads), self._without(absence):
+            yield
+        self.took_part = names[:1] if self.method.predicts_alone else self._here(absence.away)
+
+    @contextmanager
+    def _without(self, absence: Absence) -> Iterator[None]:
+        """Leave out those who are away for the duration; refitted heads are put back as they were."""
+        names = self.parties.names
+        here = [k for k, name in enumerate(names) if name not in absence.away]
+        refits = absence.policy == "refit" and not absence.training and len(here) < len(names) and self.method.refits
+        before = pack(self.owner.kept()) if refits else {}
+        self.channel.absence = absence
+        try:
+            if refits:
+                heard = self.channel.heard
+                self.method.refit(self.owner, heard.outputs(names), Turn(self.round, heard.rows), here)
+            yield
+        finally:
+            self.channel.absence = Absence()
+            if refits:
+                unpack(self.owner.kept(), before, OWNER)
+
+    def _here(self, away: frozenset[str]) -> list[str]:
+        return [name for name in self.parties.names if name not in away]
+
+    def _measure(self, table: str, rows: Tensor, leader: str) -> dict[str, float]:
+        return metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
+
+    def _measure_held_out(self) -> dict[str, float]:
+        """Metrics on the rows held out, each owner's by itself."""
+        each = zip(self.sides.leaders, self.schedule.held_out, strict=True)
+        logits = [self._logits("train", rows, "evaluate", leader) for leader, rows in each if len(rows)]
+        return metrics(torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows])
+
+    def _logits(self, table: str, rows: Tensor, purpose: str, leader: str) -> Tensor:
+        def predict(turn: Turn) -> list[Tensor]:
+            return [self.method.predict(self.owner, self.parties, replace(turn, leader=leader))]
+
+        return self._in_chunks(predict, table, rows, purpose)[0]
+
+    def _logits_each(self, table: str, rows: Tensor, purpose: str) -> dict[str, Tensor]:
+        each = self._in_chunks(
+            lambda turn: self.method.predict_each(self.owner, self.parties, turn), table, rows, purpose
+        )
+        named = dict(zip(self.parties.names, each, strict=True))
+        return {name: named[name] for name in self._here(self.channel.absence.away)}
+
+    def _in_chunks(
+        self, predict: Callable[[Turn], list[Tensor]], table: str, rows: Tensor, purpose: str
+    ) -> list[Tensor]:
+        modules = [thing for thing in self.owner.kept().values() if isinstance(thing, torch.nn.Module)]
+        for module in modules:
+            module.eval()
+        try:
+            with torch.no_grad():
+                chunks = [predict(Turn(self.round, chunk, table, purpose)) for chunk in rows.split(PREDICT_ROWS)]
+        finally:
+            if self.folder is not None and self.seals.noise is not None:
+                write_spent(self.folder, self.channel, self.parties.names)
+            for module in modules:
+                module.train()
+        return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+
+    def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
+        check_federation(tables, labelled=labelled)
+        parties = parties_of(tables)
+        for what, came, expected in (
+            ("names", [table.name for table in parties], self.parties.names),
+            ("row shapes", [table.shape for table in parties], self._shapes),
+        ):
+            if came != expected:
+                raise TableError(f"the parties have {what} {came}, but the model was trained on {expected}.")
+        self.parties.place(name, parties)
+        if tables[0].labels is not None:
+            check_labels(tables[0].labels, self.owner.classes)
+            self.owner.tables[name] = tables[0].labels
+
+    # state
+
+    def _states(self) -> dict[str, Packed]:
+        states = self.sides.states()
+        states[OWNER] |= {} if self._taught is None else {"taught": self._taught}
+        return states
+
+    def _restore(self, states: dict[str, Packed]) -> None:
+        self.sides.restore(states)
+        if "taught" in states[OWNER]:
+            self.teach(states[OWNER]["taught"])
