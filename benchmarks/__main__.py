@@ -30,6 +30,7 @@ def main() -> None:
             ["apfed_speed", "--accuracy"],
             ["contributions"],
             ["missing"],
+            ["fedoptimus", *seeds],
             ["selection", "--parts", "mnist"],
         ]
     for module, *arguments in jobs:

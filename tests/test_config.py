@@ -152,3 +152,46 @@ def test_seals_of_a_job(write, tmp_path):
     other = read_job(write(sealed.replace("bits = 3", "bits = 4")))
     with pytest.raises(CheckpointError, match=r"has seal .* but the job says"):
         resume_job(other, tmp_path / "run")
+
+
+OWNERS = """
+[data]
+load = "digits"
+parties = 4
+rows = 200
+owners = 3
+alpha = 0.5
+
+[train]
+method = "fedoptimus"
+rounds = 4
+batch = 16
+valid = 0.1
+
+[method]
+every = 2
+select_every = 2
+"""
+
+
+def test_a_job_with_several_owners_and_its_resumption(write, tmp_path):
+    run = train_job(read_job(write(OWNERS)), tmp_path / "run")
+    assert run.ledger.owners == ["owner 1", "owner 2", "owner 3"] and run.history[-1]["valid_loss"] > 0
+    again = cn.resume(tmp_path / "run", rounds=6)  # finds its tables by itself
+    assert again.round == 6 and again.ledger.total > run.ledger.total
+    with pytest.raises(CheckpointError, match="alpha"):
+        resume_job(read_job(write(OWNERS.replace("0.5", "0.6"))), tmp_path / "run")
+    page = run.report(tmp_path / "page.html").read_text()
+    assert "owners to parties" in page and "owners to owners" in page
+
+
+def test_a_job_cannot_share_among_nobody(write):
+    with pytest.raises(ConfigError, match="owners = 0"):
+        read_job(write(OWNERS.replace("owners = 3", "owners = 0")))
+    with pytest.raises(ConfigError, match="give owners=5"):
+        train_job(read_job(write(OWNERS.replace("owners = 3\n", ""))))
+
+
+def test_the_example_of_several_owners_is_read_whole():
+    job = read_job(EXAMPLE.with_name("owners.toml"))
+    assert (job.data.owners, job.data.alpha) == (5, 0.5) and job.method == cn.FedOptimus(lr=0.005)

@@ -30,11 +30,15 @@ class Case:
     method: Method
     owner: str = "labels"
     options: dict[str, Any] = field(default_factory=dict)
+    owners: int = 1
 
     def __str__(self) -> str:
         messages = getattr(self.method, "messages", getattr(self.method, "combine", ""))
         more = getattr(self.method, "losses", ()) or [getattr(self.method, name, "") for name in ("loss", "fill")]
-        return "-".join(filter(None, [self.method.name, messages, *more, self.owner, *map(str, self.options)]))
+        several = [getattr(self.method, "server", ""), f"{self.owners}-owners"] if self.method.several_owners else []
+        return "-".join(
+            filter(None, [self.method.name, messages, *more, self.owner, *several, *map(str, self.options)])
+        )
 
 
 CASES = [
@@ -66,6 +70,13 @@ CASES = [
     Case(cn.TVFL(), owner="first"),
     Case(cn.TVFL(fill="random"), owner="first"),
     Case(cn.TVFL(fill="none"), owner="first"),
+    Case(cn.MultiVFL(every=1)),
+    Case(cn.MultiVFL(every=3), owner="first"),
+    Case(cn.MultiVFL(every=5), owners=3),
+    Case(cn.MultiVFL(every=2, server="slowmo", mu=0.5), owners=3),
+    Case(cn.MultiVFL(every=2, server="fedyogi"), owners=2),
+    Case(cn.FedOptimus(every=2, select_every=4, lr=0.02), owners=3),
+    Case(cn.FedOptimus(every=1, select_every=1, share=0.5), owners=2, options={"optimizer": cn.Adam(0.01)}),
 ]
 RUNTIMES = ["loop", "fused", "bytes"]
 
@@ -80,8 +91,13 @@ def federation(owner: str, widths: tuple[int, ...] = (3, 3, 3, 2)) -> list[cn.Ta
     return cn.split(x, y, [list(range(a, b)) for a, b in itertools.pairwise(cuts)], owner=owner)
 
 
-def train(case: Case, runtime: str, **more: Any) -> cn.Run:
+def tables_of(case: Case) -> list[cn.Table]:
     tables = federation(case.owner)
+    return tables if case.owners == 1 else cn.share(tables, case.owners, sizes=range(1, case.owners + 1))
+
+
+def train(case: Case, runtime: str, **more: Any) -> cn.Run:
+    tables = tables_of(case)
     settings = {"rounds": ROUNDS, "batch": 16, "seed": 3, "valid": 0.1, "test": federation(case.owner)}
     return cn.train(tables, case.method, runtime=runtime, **{**settings, **case.options, **more})
 
@@ -121,8 +137,7 @@ def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         train(case, runtime, evaluate_every=4, folder=folder, on_round=die)
-    tables = federation(case.owner)
-    resumed = cn.resume(folder, tables, test=tables)
+    resumed = cn.resume(folder, tables_of(case), test=federation(case.owner))
     assert without_time(resumed.history) == without_time(whole.history)
     assert resumed.ledger.to_json() == whole.ledger.to_json()
     for name, value in everything(whole).items():
@@ -141,19 +156,29 @@ def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Channel, "_carry", spy)
     run = train(case, "loop")
-    labels = run.owner.tables["train"]
+    labels = labels_of_rounds(run)
     assert bool(seen) != (case.method.name == "local")
     for sender, receiver, fields in seen:
-        assert "owner" in (sender, receiver), "parties never talk to each other"
+        assert {sender, receiver} & set(run.ledger.owners), "parties never talk to each other"
         for tensor in fields.values():
             assert not (tensor == MARKER).any(), f"a raw column value left {sender}"
             assert tensor.is_floating_point(), "labels and row numbers are integers; none may travel"
             if tensor.ndim and len(tensor) == 16:
                 assert not any(
-                    torch.equal(tensor.reshape(16, -1)[:, j], labels[run.schedule.batch_of(r)].float())
-                    for r in range(ROUNDS)
+                    torch.equal(tensor.reshape(16, -1)[:, j], batch.float())
+                    for batch in labels
                     for j in range(tensor[0].numel())
                 ), "labels went out in the clear"
+
+
+def labels_of_rounds(run: cn.Run) -> list[Tensor]:
+    """The labels of every round, at every owner."""
+    rounds = [run.schedule.batch_of(r) for r in range(ROUNDS)]
+    if run.owner.owners is None:
+        return [run.owner.tables["train"][rows] for rows in rounds]
+    return [
+        run.owner.tables["train"][turn.rows] for rows in rounds for turn in run.owner.owners.turns(cn.Turn(0, rows))
+    ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

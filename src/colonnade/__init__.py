@@ -25,13 +25,16 @@ from colonnade.methods import (
     AggVFL,
     APFed,
     FedBCD,
+    FedOptimus,
     Local,
+    MultiVFL,
     SplitNN,
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TinyCNN
 from colonnade.optim import SGD, Adagrad, Adam
+from colonnade.owners import share
 from colonnade.run import Run
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.select.result import Selection
@@ -64,11 +67,13 @@ __all__ = [
     "Blind",
     "ColonnadeError",
     "FedBCD",
+    "FedOptimus",
     "LaplaceLabels",
     "LeNet",
     "Local",
     "Method",
     "Mine",
+    "MultiVFL",
     "Noise",
     "Owner",
     "Parties",
@@ -81,6 +86,7 @@ __all__ = [
     "SmallCNN",
     "SplitNN",
     "Table",
+    "TinyCNN",
     "TopK",
     "Turn",
     "VFedMH",
@@ -94,6 +100,7 @@ __all__ = [
     "register",
     "resume",
     "select",
+    "share",
     "split",
     "train",
 ]

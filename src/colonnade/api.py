@@ -19,11 +19,12 @@ from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
+from colonnade.owners import schedule_for, warn_of_lonely_classes
 from colonnade.run import Run
-from colonnade.schedule import Schedule
+from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
-from colonnade.table import Table, check_federation, parties_of
+from colonnade.table import Table, check_federation, owners_of, parties_of
 
 Many = Any  # one builder, or a list with one per party
 
@@ -74,12 +75,12 @@ def train(
     >>> run.evaluate(test)["accuracy"] > 0.9
     True
     """
-    check_federation(tables)
+    check_federation(tables, several=True)
     if folder is not None:
         check_vacant(Path(folder))
     batch, seed, valid = _whole(batch, "batch"), _whole(seed, "seed"), _number(valid, "valid")
     chosen, parties = _method_for(method, tables), parties_of(tables)
-    seals, schedule = _seals_for(seal, chosen), Schedule(tables[0].rows, batch, seed, valid, shuffle)
+    seals, schedule = _seals_for(seal, chosen), schedule_for(tables, chosen, batch, seed, valid, shuffle)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -160,6 +161,11 @@ def _method_for(method: str | Method, tables: Sequence[Table]) -> Method:
     chosen = make_method(method)
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
+    owners = len(owners_of(tables))
+    if owners > 1 and not chosen.several_owners:
+        able = ", ".join(name for name, cls in methods().items() if cls.several_owners)
+        raise TableError(f"{chosen.name} has one owner, but {owners} tables have labels; these know several: {able}.")
+    warn_of_lonely_classes(tables)
     return chosen
 
 
@@ -175,7 +181,7 @@ def _seals_for(came: Any, method: Method) -> Seals:
     return seals
 
 
-def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule) -> int:
+def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule | SharedSchedule) -> int:
     if epochs is not None and rounds is not None:
         raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
     if rounds is not None:
@@ -187,7 +193,7 @@ def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule) -> int:
     return total
 
 
-def _stop_drop(points: float | None, schedule: Schedule) -> float | None:
+def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> float | None:
     if points is None:
         return None
     if not len(schedule.valid_rows):
@@ -249,11 +255,12 @@ def _describe(
 
 def _outline(tables: Sequence[Table]) -> dict[str, Any]:
     """What must be the same when a run is resumed: names, row shapes, and the ids in their order."""
-    ids = tables[0].ids
-    raw = ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode()
+    owners = owners_of(tables)
+    each = [table.ids for table in (owners if len(owners) == 1 else [*owners, tables[-1]])]
+    raw = [ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode() for ids in each]
     return {
         "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
-        "ids": hashlib.sha256(raw).hexdigest(),
+        "ids": hashlib.sha256(b"".join(raw)).hexdigest(),
     }
 
 
@@ -278,7 +285,7 @@ def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, f
         if not description["data"]:
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
         tables = reload(description["data"])
-    check_federation(tables)
+    check_federation(tables, several=True)
     outline = _outline(tables)
     if any(outline[part] != description[part] for part in outline):
         raise CheckpointError(f"the run in {folder} was trained on other tables than those given; it is foreign.")

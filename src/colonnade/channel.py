@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import AwayError, SealError, TrainingError
-from colonnade.heard import Absence, Heard
+from colonnade.heard import Absence, Heard, as_heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
 from colonnade.schedule import Turn
@@ -65,32 +65,36 @@ class Channel:
             self.blinding = Blinding(self.seals.blind, parties, self.opener)
 
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
-        """Carry one message from the owner to a party."""
+        """Carry one message from whoever leads the turn to a party."""
         return self.broadcast(message, parties=[party], step=step, turn=turn)
 
     def broadcast(self, message: M, *, parties: Sequence[str], step: str, turn: Turn) -> M:
-        """Carry the same message from the owner to several parties; it is sealed once."""
+        """Carry the same message from whoever leads the turn to several parties; it is sealed once."""
         codec, everybody = self.seals.down, parties[0] if len(parties) == 1 else "all"
-        fields = self._checked(message, OWNER, step, turn)
-        wire = self.end(OWNER).compress(codec, fields, everybody, step, turn)
-        arrived = {party: self._carry(wire, OWNER, party, step, turn) for party in parties}
+        fields = self._checked(message, turn.leader, step, turn)
+        wire = self.end(turn.leader).compress(codec, fields, everybody, step, turn)
+        arrived = {party: self._carry(wire, turn.leader, party, step, turn) for party in parties}
         # Without feedback all receivers make the same of it, so one may do it for all.
         receivers = parties if codec is not None and codec.feedback else parties[:1]
-        heard = [self.end(party).expand(codec, arrived[party], tuple(fields), OWNER, step, turn) for party in receivers]
+        names, by = tuple(fields), turn.leader
+        heard = [self.end(party).expand(codec, arrived[party], names, by, step, turn) for party in receivers]
         return self._message(message, heard[0])
 
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
-        """Carry one message from a party to the owner."""
-        fields = self.end(party).release(self._checked(message, party, step, turn), step, turn)
-        wire = self.end(party).compress(self.seals.up, fields, OWNER, step, turn)
-        arrived = self._carry(wire, party, OWNER, step, turn)
-        heard = self._message(message, self.end(OWNER).expand(self.seals.up, arrived, tuple(fields), party, step, turn))
+        """Carry one message from a party to whoever leads the turn."""
+        fields = self._checked(message, party, step, turn)
+        if party not in self.ledger.owners:  # noise is for columns; owners' messages are made of noisy answers
+            fields = self.end(party).release(fields, step, turn)
+        wire = self.end(party).compress(self.seals.up, fields, turn.leader, step, turn)
+        arrived = self._carry(wire, party, turn.leader, step, turn)
+        opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields), party, step, turn)
+        heard = self._message(message, opened)
         self.note(party, step, heard, turn)
         return heard
 
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Let the owner remember an answer of a party."""
-        self.heard.note(party, step, message, turn, whole=not self.absence.away)
+        self.heard.note(as_heard(party, turn), step, message, turn, whole=not self.absence.away)
 
     def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
         """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.

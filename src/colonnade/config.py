@@ -2,7 +2,7 @@
 
 ::
 
-    [data]       load, parties, by, owner, rows, seed, width       as in colonnade.load
+    [data]       load, parties, by, owner, owners, alpha, ...      as in colonnade.load
     [train]      method, epochs, rounds, batch, seed, ...          as in colonnade.train
     [method]     any option of that method
     [model]      kind and its options; [[model]] gives one per party
@@ -50,6 +50,8 @@ class DataSection:
     rows: int | None = None
     seed: int = 0
     width: int | None = None
+    owners: int | None = None
+    alpha: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,16 @@ from torch import Tensor
 
 from colonnade.errors import AwayError
 from colonnade.message import fields_of
-from colonnade.schedule import Turn
+from colonnade.schedule import OWNER, Turn
 from colonnade.state import Packed, copy, under
 
 M = TypeVar("M")
 RECENT = 0.05  # networks move in training, so after twenty rounds a mean forgets what is old
+
+
+def as_heard(party: str, turn: Turn) -> str:
+    """Under which name whoever leads the turn remembers a party: each of several owners hears of its own rows."""
+    return party if turn.leader == OWNER else f"{turn.leader}/{party}"
 
 
 class Heard:

@@ -10,9 +10,9 @@ from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 from colonnade.message import Size
+from colonnade.schedule import OWNER
 
-OWNER = "owner"
-"""How the ledger names the owner, whatever its table is called."""
+__all__ = ["OWNER", "Ledger", "Line"]
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
+        self.owners = [OWNER]  # whoever leads turns; the first of several is the one that the others send to
         self._lines: dict[tuple[str, str, str, str], Line] = {}
 
     @staticmethod
@@ -77,7 +78,7 @@ class Ledger:
 
     @property
     def by_party(self) -> dict[str, int]:
-        """Bytes that each party sent or received; those between a party and a helper are the sender's."""
+        """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""
         return self._sum_by("party")
 
     @property
@@ -97,9 +98,12 @@ class Ledger:
     def _sum_by(self, what: str) -> dict[str, int]:
         sums: dict[str, int] = defaultdict(int)
         for line in self.rows:
-            party = line.receiver if line.sender == OWNER else line.sender
-            sums[party if what == "party" else getattr(line, what)] += line.total
+            sums[self._party_of(line) if what == "party" else getattr(line, what)] += line.total
         return dict(sums)
+
+    def _party_of(self, line: Line) -> str:
+        leads = self.owners if line.sender not in self.owners or line.receiver not in self.owners else self.owners[:1]
+        return line.receiver if line.sender in leads else line.sender
 
     def to_json(self) -> list[dict[str, str | int]]:
         """The lines as plain data."""

@@ -15,14 +15,15 @@ from __future__ import annotations
 import hashlib
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ConfigError, unknown
+from colonnade.net import Net, descend, take_step
 from colonnade.optim import SGD, OptimizerBuilder
 from colonnade.options import check_types
 from colonnade.schedule import Turn
@@ -34,6 +35,7 @@ __all__ = [
     "Mine",
     "Net",
     "Owner",
+    "Owners",
     "Part",
     "Parties",
     "Turn",
@@ -49,42 +51,6 @@ R = TypeVar("R")
 StepFunction = TypeVar("StepFunction", bound=Callable[..., Any])
 
 
-class Net(ABC):
-    """One network at a party, with its optimiser; or several parties' like networks, stacked."""
-
-    def __init__(self, parameters: Sequence[Tensor], optimizer: torch.optim.Optimizer) -> None:
-        self.parameters = list(parameters)
-        self.optimizer = optimizer
-
-    @abstractmethod
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """The network's output."""
-
-    def descend(self, output: Tensor, gradient: Tensor | None = None) -> None:
-        """One optimiser step of this network alone, see :func:`descend`."""
-        descend(output, self, gradient=gradient)
-
-
-def descend(output: Tensor, *nets: Net, gradient: Tensor | None = None) -> None:
-    """One optimiser step of each network on a loss, or on an output whose gradient somebody sent."""
-    if gradient is None:
-        output = output.sum()  # over the party axis, if there is one: parties share no parameter
-    elif gradient.shape != output.shape:
-        gradient = gradient.expand_as(output)  # one message for all parties of a group
-    parameters = [parameter for net in nets for parameter in net.parameters]
-    take_step(torch.autograd.grad(output, parameters, gradient, allow_unused=True), *nets)
-
-
-def take_step(slopes: Sequence[Tensor | None], *nets: Net) -> None:
-    """One optimiser step of each network along the gradients of all their parameters, in their order."""
-    parameters = [parameter for net in nets for parameter in net.parameters]
-    for parameter, slope in zip(parameters, slopes, strict=True):
-        # Fused optimisers walk raw memory and ignore strides.
-        parameter.grad = None if slope is None else slope.contiguous()
-    for net in nets:
-        net.optimizer.step()
-
-
 class Mine(ABC):
     """What a party step sees of its own side: networks by name (``mine.net``), rows, and notes."""
 
@@ -93,6 +59,7 @@ class Mine(ABC):
 
     def __init__(self) -> None:
         self.nets: dict[str, Net] = {}
+        self.leaders: Mapping[str, float] = {}  # whom this party answers, and which share of the rows each one has
         self.memory: dict[str, Tensor] = {}  # kept from round to round, saved in checkpoints
         self.scratch: dict[str, Tensor] = {}  # kept from step to step within a round
 
@@ -106,6 +73,10 @@ class Mine(ABC):
     def inputs(self, turn: Turn) -> Tensor:
         """This party's rows of the turn, scaled, float32."""
 
+    @abstractmethod
+    def labels(self, turn: Turn) -> Tensor:
+        """At one of several owners: the labels of its own rows of the turn, class numbers or soft targets."""
+
     def own(self, message: Tensor) -> Tensor:
         """A tensor that all parties were sent as this party's own: with the party axis in front, if there is one."""
         return message
@@ -117,6 +88,10 @@ class Builder(Protocol):
     @property
     def party(self) -> int:
         """Which party it builds for."""
+
+    @property
+    def leaders(self) -> Sequence[str]:
+        """Whom the party answers: the owner, or several."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -192,6 +167,29 @@ class Parties(ABC):
         self.ask(step, turn, all=all, each=each, to=to)
 
 
+class Owners(Parties):
+    """Several owners, each with labels of its own rows, behind the interface of parties; the first one leads.
+
+    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others.
+    """
+
+    places: list[Tensor]
+    """Each owner's rows, numbered as the parties number theirs."""
+    shares: Tensor
+    """Which share of all rows each owner has."""
+
+    @abstractmethod
+    def work(
+        self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
+    ) -> list[R]:
+        """Run a step at every owner on what reached it directly; nothing travels between owners."""
+
+    def turns(self, turn: Turn) -> list[Turn]:
+        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs."""
+        each = zip(self.names, self.places, turn.rows, strict=True)
+        return [replace(turn, rows=place[own], leader=name) for name, place, own in each]
+
+
 class Owner:
     """The owner's side: labels, and whatever the method keeps there.
 
@@ -205,6 +203,7 @@ class Owner:
         self.parties = parties
         self.seed = seed
         self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
+        self.owners: Any = None  # Owners, this one first, for methods that know several
         self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
         self._given = set(vars(self)) | {"_given"}
 
@@ -231,11 +230,12 @@ class Owner:
         labels = self.labels(turn)
         return labels if labels.ndim == 2 else nn.functional.one_hot(labels, self.classes)
 
-    def protect(self, labels: RandomLabels | LaplaceLabels) -> None:
+    def protect(self, labels: RandomLabels | LaplaceLabels) -> Tensor:
         """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
         # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
         key = hashlib.sha256(f"labels/{self.seed}".encode()).digest()
         self.soft = labels.protect(self.tables["train"], self.classes, key)
+        return self.soft
 
     def kept(self) -> dict[str, Any]:
         """What the method keeps at the owner, by name."""
@@ -258,6 +258,8 @@ class Method(ABC):
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
     needs_owner_columns: ClassVar[bool] = False
+    several_owners: ClassVar[bool] = False
+    """Whether labels may lie at several owners, each with rows of its own; see :class:`Owners`."""
     alone: ClassVar[str] = "never"
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     refits: ClassVar[bool] = False
@@ -303,6 +305,10 @@ class Method(ABC):
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
         """The networks of one party; ``build(width)`` makes the user's network with that output width."""
         return {"net": Part(build(self.embedding), optimizer)}
+
+    def owner_parts(self, parties: int, classes: int) -> dict[str, Part]:
+        """The networks of each of several owners, all with the same initial weights."""
+        return {}
 
     def kind_of(self, party: int) -> Hashable:
         """Parties of different kinds take their steps in different ways, so they are never computed together."""

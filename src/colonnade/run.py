@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.errors import AwayError, TrainingError
@@ -158,9 +157,10 @@ class Run(Trained):
         if self.settings.when_away == "without":
             row["without"] = self.without
         if len(self.schedule.valid_rows):
-            row |= self._score("valid", "train", self.schedule.valid_rows, away)
+            row |= self._score("valid", self._measure_held_out, away)
         if self._test is not None:
-            row |= self._score("test", "test", torch.arange(self._test[0].rows), away)
+            rows = torch.arange(self._test[0].rows)
+            row |= self._score("test", lambda: self._measure("test", rows, self.sides.leader()), away)
         self._losses = []
         self.history.append(
             row | {"bytes": self.ledger.bytes_for("train") + self.ledger.bytes_for("setup"), "seconds": self.seconds}
@@ -169,12 +169,12 @@ class Run(Trained):
         if self.folder is not None:
             self._save_checkpoint()
 
-    def _score(self, part: str, table: str, rows: Tensor, away: frozenset[str]) -> dict[str, float]:
+    def _score(self, part: str, measure: Callable[[], dict[str, float]], away: frozenset[str]) -> dict[str, float]:
         """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
         policy = self.settings.missing
         try:
             with self._without(Absence(frozenset() if policy == "refuse" else away, policy)):
-                return {f"{part}_{name}": value for name, value in self._measure(table, rows).items()}
+                return {f"{part}_{name}": value for name, value in measure().items()}
         except AwayError:
             if self.settings.when_away == "wait":
                 raise
@@ -248,8 +248,8 @@ class Run(Trained):
         assert self.folder is not None
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
-        states = {**self._with_what_was_spent(self._last or self._states()), **best}
-        checkpoint.check_finite(states, self._sides, self.round - 1)
+        states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
+        checkpoint.check_finite(states, self.sides.names, self.round - 1)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError
 
+OWNER = "owner"
+"""How turns and the ledger name the owner, whatever its table is called."""
+
 
 def derive_seed(*parts: object) -> int:
     """A 63-bit seed from any printable parts, the same on every machine.
@@ -64,6 +67,11 @@ class Schedule:
             )
 
     @property
+    def held_out(self) -> list[Tensor]:
+        """The rows that each owner holds out; there is one."""
+        return [self.valid_rows]
+
+    @property
     def rounds_per_epoch(self) -> int:
         """How many rounds visit every training row once."""
         return math.ceil(len(self.train_rows) / self.batch)
@@ -87,13 +95,85 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class SharedSchedule:
+    """Rows of every round when several owners hold the labels: as many of each owner's own in every round.
+
+    ``places`` are each owner's rows as the parties number them. An owner goes through its own rows in batches, in an
+    order of its own; the last batch of a pass is filled up with rows of the batch before, so all batches are alike.
+    One with fewer rows than a batch repeats them. An epoch is as many rounds as visit as many rows as there are:
+    owners with many rows see some of them less than once, those with few more often.
+
+    >>> schedule = SharedSchedule((torch.arange(0, 10), torch.arange(10, 13)), batch=4)
+    >>> schedule.rounds_per_epoch, schedule.batch_of(0).shape
+    (2, torch.Size([2, 4]))
+    """
+
+    places: tuple[Tensor, ...]
+    batch: int
+    seed: int = 0
+    valid: float = 0.0
+    shuffle: str = "epoch"
+    _each: tuple[Schedule, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rows = sum(map(len, self.places))
+        Schedule(rows, self.batch, self.seed, self.valid, self.shuffle)  # refuses what makes no sense
+        each = []
+        for number, place in enumerate(self.places):
+            kept = len(place) - round(self.valid * len(place))
+            if not kept:
+                raise ConfigError(
+                    f"valid={self.valid} leaves owner {number + 1} of {len(self.places)} no row to train on; "
+                    "hold out fewer rows, or give that owner more."
+                )
+            seed = derive_seed(self.seed, "owner", number)
+            each.append(Schedule(len(place), min(self.batch, kept), seed, self.valid, self.shuffle))
+        object.__setattr__(self, "_each", tuple(each))
+
+    @property
+    def held_out(self) -> list[Tensor]:
+        """Each owner's rows that are held out, as the parties number them."""
+        return [place[one.valid_rows] for place, one in zip(self.places, self._each, strict=True)]
+
+    @property
+    def valid_rows(self) -> Tensor:
+        """All rows that are held out, as the parties number them."""
+        return torch.cat(self.held_out)
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        """How many rounds visit as many rows as all owners train on."""
+        return math.ceil(sum(len(one.train_rows) for one in self._each) / (self.batch * len(self._each)))
+
+    def smallest_batch(self, rounds: int) -> int:
+        """How many rows every batch of an owner has, however many rounds there are."""
+        return self.batch
+
+    def batch_of(self, number: int) -> Tensor:
+        """The rows of round ``number`` [owners, batch], each owner's numbered as its own table numbers them."""
+        return torch.stack([self._filled(one, number) for one in self._each])
+
+    def _filled(self, one: Schedule, number: int) -> Tensor:
+        rows = one.batch_of(number)
+        if len(rows) < one.batch:
+            rows = torch.cat([one.batch_of(number - 1)[len(rows) - one.batch :], rows])
+        return rows.repeat(math.ceil(self.batch / len(rows)))[: self.batch]
+
+
+@dataclass(frozen=True)
 class Turn:
-    """One round's facts, the same at every side: its number, its rows, and what they are for."""
+    """One round's facts, the same at every side: its number, its rows, and what they are for.
+
+    With several owners the rows of a round are [owners, rows], each owner's in its own numbers;
+    :meth:`colonnade.method.Owners.turns` gives every owner's turn with the parties.
+    """
 
     round: int
     rows: Tensor
     table: str = "train"
     purpose: str = "train"
+    leader: str = OWNER
+    """Whom the parties answer: the owner, or one of several by its name."""
 
     @property
     def training(self) -> bool:

@@ -157,6 +157,7 @@ def _scores(tables: Sequence[Table], plan: Plan, blind: Blind | None, helper: st
         return OpenScores(at_owner, steps, *known)
     names = [table.name for table in parties]
     to_helper = Channel(ledger, seals=Seals(blind=blind), parties=names, seed=plan.seed, opener=helper)
+    to_helper.know("train", parties[0])
     at_helper = InProcess(parties, sites, to_helper, owner_is_first=False)
     return HelperScores(at_owner, steps, Helper(at_helper, to_helper), Secret.of_seed(plan.seed), *known)
 

@@ -2,6 +2,9 @@
 
 A *federation* is a plain list of tables about the same rows in the same order. Exactly one
 table has labels; it is the owner's and comes first. The owner may hold columns too.
+
+With *several owners* the first tables have labels and no columns, each of rows of its own; together
+they have those of all rows. Only methods that say so train on such a federation.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -114,8 +118,11 @@ class Table:
         )
 
 
-def check_federation(tables: Sequence[Table], *, labelled: bool = True) -> None:
-    """Refuse a federation that cannot be trained on, with one sentence that says why."""
+def check_federation(tables: Sequence[Table], *, labelled: bool = True, several: bool = False) -> None:
+    """Refuse a federation that cannot be trained on, with one sentence that says why.
+
+    ``several`` allows several owners: tables with labels of rows of their own, before all others.
+    """
     if isinstance(tables, Table) or not tables:
         raise TableError("no federation came; give a list of tables with the owner's first.")
     for table in tables:
@@ -124,17 +131,25 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True) -> None:
     owner, *others = tables
     if labelled and owner.labels is None:
         raise TableError(f"the owner's table '{owner.name}' has no labels; put the table with labels first.")
-    for table in others:
+    owners = owners_of(tables) if several else [owner]
+    for table in tables[len(owners) :]:
         if table.labels is not None:
-            raise TableError(f"table '{table.name}' has labels too; only the owner's, '{owner.name}', may.")
+            raise TableError(
+                f"table '{table.name}' has labels too; only the owner's, '{owner.name}', may, or the first of several."
+            )
+    if len(owners) > 1:
+        _check_owners(owners, tables[len(owners) :])
+        owner, *others = tables[len(owners) :]
+    whose = f"that of '{owner.name}'" if owner.labels is None and labelled else "the owner's"
+    for table in others:
         if table.columns is None:
             raise TableError(f"table '{table.name}' has no columns; every party but the owner must bring some.")
         if table.rows != owner.rows:
             raise TableError(
-                f"table '{table.name}' has {table.rows} rows, the owner's has {owner.rows}; align the rows first."
+                f"table '{table.name}' has {table.rows} rows, {whose} has {owner.rows}; align the rows first."
             )
         if not np.array_equal(table.ids, owner.ids):
-            raise TableError(f"the ids of table '{table.name}' differ from the owner's; align the rows first.")
+            raise TableError(f"the ids of table '{table.name}' differ from {whose}; align the rows first.")
     names = [table.name for table in tables]
     if "owner" in names[1:]:
         raise TableError("a party's table is named 'owner'; that name is the owner's in every ledger: choose another.")
@@ -166,6 +181,35 @@ def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
 def parties_of(tables: Sequence[Table]) -> list[Table]:
     """The tables that hold columns: the parties, the owner among them if it has columns."""
     return [table for table in tables if table.columns is not None]
+
+
+def owners_of(tables: Sequence[Table]) -> list[Table]:
+    """The tables before the first that has no labels: the owner's, or those of several owners."""
+    return [*takewhile(lambda table: table.labels is not None, tables)] or [tables[0]]
+
+
+def _check_owners(owners: Sequence[Table], parties: Sequence[Table]) -> None:
+    """Whether several owners share the rows among them: each row has one owner."""
+    for table in owners:
+        if table.columns is not None:
+            raise TableError(f"'{table.name}' is one of {len(owners)} owners and has columns; only one owner may.")
+    if not parties:
+        raise TableError("no table has columns; at least one party must bring some.")
+    if parties[0].columns is None:
+        raise TableError(f"table '{parties[0].name}' has no columns; every party but the owners must bring some.")
+    owned, times = np.unique(np.concatenate([table.ids for table in owners]), return_counts=True)
+    twice, everybody = owned[times > 1], parties[0].ids
+    if len(twice):
+        raise TableError(
+            f"{len(twice)} rows have two owners, such as '{twice[0]}'; give each row's label to one owner."
+        )
+    nobody, strange = np.setdiff1d(everybody, owned), np.setdiff1d(owned, everybody)
+    if len(nobody):
+        raise TableError(
+            f"{len(nobody)} rows have no owner, such as '{nobody[0]}'; give each row's label to one owner."
+        )
+    if len(strange):
+        raise TableError(f"the owners have labels of {len(strange)} rows that no party has, such as '{strange[0]}'.")
 
 
 def check_classes(labels: Tensor, name: str) -> int:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.channel import Channel
 from colonnade.errors import TableError
 from colonnade.evaluate import check_labels, metrics
-from colonnade.heard import Absence, Heard
+from colonnade.heard import Absence
 from colonnade.ledger import OWNER, Ledger
-from colonnade.method import Method, Owner, Turn
-from colonnade.missing import completed, find_absence, keeps_means
+from colonnade.method import Method, Turn
+from colonnade.missing import completed, find_absence
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
-from colonnade.runtime import InProcess, make_parties, threads
-from colonnade.schedule import Schedule, derive_seed
+from colonnade.owners import schedule_for
+from colonnade.runtime import threads
 from colonnade.seal import Seals
 from colonnade.settings import Settings
+from colonnade.sides import make_sides
 from colonnade.spent import write_spent
-from colonnade.state import Packed, pack, under, unpack
-from colonnade.table import Table, check_classes, check_federation, parties_of
+from colonnade.state import Packed, pack, unpack
+from colonnade.table import Table, check_federation, parties_of
 
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
 
@@ -48,38 +49,14 @@ class Trained:
         self.ledger = Ledger()
         self.round = 0
         self.took_part: list[str] = []  # whose answers the last round, prediction or evaluation is made of
-        self.schedule = Schedule(tables[0].rows, settings.batch, settings.seed, settings.valid, settings.shuffle)
+        how = settings.batch, settings.seed, settings.valid, settings.shuffle
+        self.schedule = schedule_for(tables, method, *how)
         self._shapes = [table.shape for table in parties_of(tables)]
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
-        labels = tables[0].labels
-        self.owner = Owner(labels, check_classes(labels, tables[0].name), len(self._shapes), settings.seed)
-        self.owner.held_out = self.schedule.valid_rows
-        owner_is_first = tables[0].columns is not None
         self.seals = seals or Seals()
-        self.channel = Channel(
-            self.ledger,
-            seals=self.seals,
-            parties=[table.name for table in parties_of(tables)[owner_is_first:]],
-            seed=settings.seed,
-        )
-        self.channel.heard = Heard(means=keeps_means(method, settings), sample=method.refits)
-        if self.seals.labels is not None:
-            self.owner.protect(self.seals.labels)
-        self.parties: InProcess = make_parties(
-            parties_of(tables),
-            method,
-            runtime=settings.runtime,
-            models=models,
-            optimizers=optimizers,
-            classes=self.owner.classes,
-            seed=settings.seed,
-            batch=settings.batch,
-            channel=self.channel,
-            owner_is_first=owner_is_first,
-        )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(settings.seed, "init", "owner"))
-            method.start(self.owner)
+        self.sides = make_sides(tables, method, settings, models, optimizers, self.seals, self.ledger)
+        self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
+        self.owner.held_out = self.schedule.valid_rows
 
     def teach(self, targets: Tensor) -> None:
         """Train on these soft targets [rows, classes] of the training table instead of its labels."""
@@ -88,25 +65,40 @@ class Trained:
                 f"soft targets of shape {tuple(targets.shape)} came for {self.owner.rows} rows and "
                 f"{self.owner.classes} classes; give one distribution per row."
             )
-        self.owner.soft = self._taught = targets
+        self._taught = targets
+        self.sides.teach(targets)
 
     # asking
 
     def evaluate(
-        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
     ) -> dict[str, float]:
-        """Metrics on a federation with labels; see :meth:`predict` for parties that are away."""
+        """Metrics on a federation with labels; see :meth:`predict` for parties that are away and several owners."""
         with self._asking("evaluate", tables, away, missing, labelled=True):
-            return self._measure("evaluate", torch.arange(tables[0].rows))
+            return self._measure("evaluate", torch.arange(tables[0].rows), self.sides.leader(owner))
 
-    def predict(self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None) -> Tensor:
+    def predict(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> Tensor:
         """Class probabilities [rows, classes] for a federation, with or without labels.
 
         Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
         answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
+        ``owner`` names which of several owners predicts, by default the first.
         """
         with self._asking("predict", tables, away, missing, labelled=False):
-            return torch.softmax(self._logits("predict", torch.arange(tables[0].rows), "predict"), dim=-1)
+            logits = self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
+            return torch.softmax(logits, dim=-1)
 
     def evaluate_each(
         self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
@@ -175,13 +167,20 @@ class Trained:
     def _here(self, away: frozenset[str]) -> list[str]:
         return [name for name in self.parties.names if name not in away]
 
-    def _measure(self, table: str, rows: Tensor) -> dict[str, float]:
-        return metrics(self._logits(table, rows, "evaluate"), self.owner.tables[table][rows])
+    def _measure(self, table: str, rows: Tensor, leader: str) -> dict[str, float]:
+        return metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
 
-    def _logits(self, table: str, rows: Tensor, purpose: str) -> Tensor:
-        return self._in_chunks(
-            lambda turn: [self.method.predict(self.owner, self.parties, turn)], table, rows, purpose
-        )[0]
+    def _measure_held_out(self) -> dict[str, float]:
+        """Metrics on the rows held out, each owner's by itself."""
+        each = zip(self.sides.leaders, self.schedule.held_out, strict=True)
+        logits = [self._logits("train", rows, "evaluate", leader) for leader, rows in each if len(rows)]
+        return metrics(torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows])
+
+    def _logits(self, table: str, rows: Tensor, purpose: str, leader: str) -> Tensor:
+        def predict(turn: Turn) -> list[Tensor]:
+            return [self.method.predict(self.owner, self.parties, replace(turn, leader=leader))]
+
+        return self._in_chunks(predict, table, rows, purpose)[0]
 
     def _logits_each(self, table: str, rows: Tensor, purpose: str) -> dict[str, Tensor]:
         each = self._in_chunks(
@@ -223,32 +222,11 @@ class Trained:
     # state
 
     def _states(self) -> dict[str, Packed]:
-        sides = {OWNER: pack(self.owner.kept())}
-        sides[OWNER] |= {f"heard/{key}": value for key, value in self.channel.heard.state().items()}
-        sides[OWNER] |= {} if self._taught is None else {"taught": self._taught}
-        sides |= {f"party-{k:03d}": state for k, state in enumerate(self.parties.states())}
-        for side, name in self._sides.items():
-            sides[side] |= {f"seal/{key}": value for key, value in self.channel.end(name).state().items()}
-        return sides
-
-    @property
-    def _sides(self) -> dict[str, str]:
-        """Who each saved state belongs to."""
-        return {OWNER: OWNER} | {f"party-{k:03d}": name for k, name in enumerate(self.parties.names)}
-
-    def _with_what_was_spent(self, states: dict[str, Packed]) -> dict[str, Packed]:
-        """States that are older than the budgets must not be kept with the budgets of their time."""
-        ends = {side: self.channel.end(name) for side, name in self._sides.items()}
-        return {
-            side: state | {f"seal/{key}": value for key, value in ends[side].spent().items()}
-            for side, state in states.items()
-        }
+        states = self.sides.states()
+        states[OWNER] |= {} if self._taught is None else {"taught": self._taught}
+        return states
 
     def _restore(self, states: dict[str, Packed]) -> None:
-        unpack(self.owner.kept(), states[OWNER], OWNER)
-        self.channel.heard.load(under(states[OWNER], "heard"))
+        self.sides.restore(states)
         if "taught" in states[OWNER]:
             self.teach(states[OWNER]["taught"])
-        self.parties.load([states[f"party-{k:03d}"] for k in range(len(self.parties))])
-        for side, name in self._sides.items():
-            self.channel.end(name).load(under(states[side], "seal"))

@@ -14,6 +14,7 @@ from colonnade.data.images import read_digits, read_pixels, read_sprites, read_v
 from colonnade.data.raw import Part, Raw
 from colonnade.data.tables import read_table
 from colonnade.errors import ConfigError, unknown
+from colonnade.owners import share
 from colonnade.split import Parties, split
 from colonnade.table import Table, kept
 
@@ -46,6 +47,8 @@ def load(
     rows: int | None = None,
     seed: int = 0,
     width: int | None = None,
+    owners: int | None = None,
+    alpha: float | None = None,
 ) -> tuple[list[Table], list[Table]]:
     """Two federations of a named data set: to train on and to test on. ``datasets()`` lists the names.
 
@@ -57,6 +60,9 @@ def load(
     ``rows`` keeps a random subset of the training rows, drawn with ``seed``. The test rows are always all of them
     and always the same: the data set's own where it has its own, else a fixed stratified fifth.
 
+    ``owners`` shares the training labels among several owners, evenly or with ``alpha`` class by class, as
+    :func:`colonnade.share` does with the same ``seed``; the test labels stay with one.
+
     >>> train, test = load("digits", parties=4)
     >>> [(table.name, table.rows, table.shape) for table in train[:2]], test[0].rows
     ([('owner', 1437, ()), ('party 1', 1437, (2, 8))], 360)
@@ -66,7 +72,8 @@ def load(
     if name not in CATALOG:
         raise unknown("data set", name, CATALOG)
     raw = _READERS[name](CATALOG[name])
-    asked = {"load": name, "parties": parties, "by": by, "owner": owner, "rows": rows, "seed": seed, "width": width}
+    asked: dict[str, Any] = {"load": name, "parties": parties, "by": by, "owner": owner, "rows": rows, "seed": seed}
+    asked |= {"width": width, "owners": owners, "alpha": alpha}
     cut = _table_cut if raw.sources else _image_cut
     how = cut(CATALOG[name], raw, parties, by, width)
     train = raw.train if rows is None else _some(raw.train, rows, seed)
@@ -75,7 +82,13 @@ def load(
         origin = {**_plain(asked), "part": called}
         return split(part.X, part.y, ids=part.ids, owner=owner, classes=raw.classes, origin=origin, **how)
 
-    return federation(train, "train"), federation(raw.test, "test")
+    found = federation(train, "train")
+    if owners is None and alpha is not None:
+        raise ConfigError(f"alpha={alpha} shares labels among several owners; give owners=5, for instance.")
+    if owners is not None:
+        origin = found[0].origin
+        found = [replace(table, origin=origin) for table in share(found, owners, alpha=alpha, seed=seed)]
+    return found, federation(raw.test, "test")
 
 
 def reload(origin: Mapping[str, Any]) -> list[Table]:
@@ -147,6 +160,8 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, int | np.integer):
         return int(value)
+    if isinstance(value, float):
+        return value
     if not isinstance(value, Iterable):
         raise ConfigError(f"{value!r} came where a whole number, a name or a list of those was expected.")
     return [_plain(entry) for entry in value]

@@ -5,7 +5,9 @@ from colonnade.methods.apfed import APFed
 from colonnade.methods.cvfl import CVFL
 from colonnade.methods.fdml import FDML
 from colonnade.methods.fedbcd import FedBCD
+from colonnade.methods.fedoptimus import FedOptimus
 from colonnade.methods.local import Local
+from colonnade.methods.multivfl import MultiVFL
 from colonnade.methods.splitnn import SplitNN
 from colonnade.methods.tvfl import TVFL
 from colonnade.methods.vafl import VAFL
@@ -25,7 +27,9 @@ __all__ = [
     "APFed",
     "AggVFL",
     "FedBCD",
+    "FedOptimus",
     "Local",
+    "MultiVFL",
     "SplitNN",
     "VFedMH",
 ]

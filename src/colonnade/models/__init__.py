@@ -15,7 +15,7 @@ from torch import nn
 
 from colonnade.errors import ConfigError, unknown
 from colonnade.models.apfed import APFedCNN
-from colonnade.models.convolution import CNN, LeNet, SmallCNN
+from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.resnet import ResNet
 
@@ -24,6 +24,7 @@ _KINDS: dict[str, Any] = {
     "mlp": MLP,
     "cnn": CNN,
     "small-cnn": SmallCNN,
+    "tiny-cnn": TinyCNN,
     "lenet": LeNet,
     "resnet": ResNet,
     "apfed-cnn": APFedCNN,
@@ -37,6 +38,7 @@ __all__ = [
     "ModelBuilder",
     "ResNet",
     "SmallCNN",
+    "TinyCNN",
     "default_model",
     "describe",
     "make_model",

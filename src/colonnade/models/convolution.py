@@ -1,4 +1,4 @@
-"""Convolutional networks: that of the VIM paper's CIFAR experiments, and the two small ones of the VFedMH paper."""
+"""Convolutional networks: of the VIM paper (CIFAR), and small ones of the VFedMH and FedOptimus papers."""
 
 from __future__ import annotations
 
@@ -100,6 +100,26 @@ class SmallCNN:
     def decision(self, embedding: int, classes: int) -> nn.Module:
         """The last linear layer."""
         return nn.Linear(embedding, classes)
+
+
+@dataclass(frozen=True)
+class TinyCNN:
+    """The CNN of the FedOptimus paper, for strips of a picture: one 3x3 convolution, pooled, and two linear layers.
+
+    The paper gives no sizes. Sides of fewer than four pixels are not pooled.
+    """
+
+    channels: int = 8
+    hidden: int = 120
+
+    def __call__(self, shape: tuple[int, ...], width: int) -> nn.Module:
+        """Build the network for rows of this shape."""
+        layers, colours = open_picture(shape)
+        pooled = [2 if side >= 4 else 1 for side in shape[-2:]]
+        size = self.channels * (shape[-2] // pooled[0]) * (shape[-1] // pooled[1])
+        layers += [nn.Conv2d(colours, self.channels, 3, padding=1), nn.ReLU(), nn.MaxPool2d((pooled[0], pooled[1]))]
+        layers += [nn.Flatten(), nn.Linear(size, self.hidden), nn.ReLU(), nn.Linear(self.hidden, width), nn.ReLU()]
+        return nn.Sequential(*layers)
 
 
 @dataclass(frozen=True)

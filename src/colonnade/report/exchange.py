@@ -25,7 +25,7 @@ def exchange(run: RunView, *, alone: bool) -> str:
 def _by_step(run: RunView) -> str:
     rows = [
         [line.step, line.purpose, f"{line.sender} to {line.receiver}", what_it_is(run, line), *_counts(line)]
-        for line in _merged(run.ledger.rows)
+        for line in _merged(run)
     ]
     head = ["Step", "For", "From, to", "What it is", "Messages", "Tensors", "On the wire"]
     return table(head, rows, numbers=(4, 5, 6), foot=["Total", "", "", "", *_counts(_total(run.ledger.rows))])
@@ -44,12 +44,13 @@ def _counts(line: Line) -> list[str]:
     return [f"{line.messages:,}", size(line.payload), size(line.total)]
 
 
-def _merged(lines: list[Line]) -> list[Line]:
-    """The ledger with all parties as one."""
-    merged: dict[tuple[str, str, bool], Line] = {}
-    for line in lines:
-        sender, receiver = (OWNER, "parties") if line.sender == OWNER else ("parties", OWNER)
-        key = line.purpose, line.step, line.sender == OWNER
+def _merged(run: RunView) -> list[Line]:
+    """The ledger with all parties as one, and all owners where there are several."""
+    owners = "owners" if len(run.owners) > 1 else OWNER
+    merged: dict[tuple[str, ...], Line] = {}
+    for line in run.ledger.rows:
+        sender, receiver = (owners if run.is_owner(side) else "parties" for side in (line.sender, line.receiver))
+        key = line.purpose, line.step, sender, receiver
         merged[key] = _plus(merged.get(key) or Line(line.purpose, line.step, sender, receiver), line)
     return list(merged.values())
 

@@ -88,7 +88,7 @@ def _facts(run: RunView) -> dict[str, str]:
         "Method": run.method + (f": {method.summary}" if method else ""),
         "Its options": _pairs(run.options),
         "Data": f"{run.data}, {run.tables[0][1]:,} rows",
-        "Parties": f"{', '.join(parties)}; labels: {run.tables[0][0]}",
+        "Parties": f"{', '.join(parties)}; labels: {', '.join(run.owners) or run.tables[0][0]}",
         "Networks": _builders(run.models),
         "Optimisers": _builders(run.optimizers),
         **({"Seals": _builders(run.seals)} if run.seals else {}),

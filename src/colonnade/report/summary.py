@@ -49,6 +49,7 @@ class RunView:
         self.data: str = (description["data"] or {}).get("load", "tables of one's own")
         self.name: str = summary.get("name") or f"{self.method} on {self.data}"
         self.parties: list[str] = summary["parties"]
+        self.owners: list[str] = [name for name, _, shape in self.tables if not shape]
         self.history: list[Row] = summary["history"]
         self.round: int = summary["round"]
         self.seconds: float = summary["seconds"]
@@ -132,7 +133,11 @@ class RunView:
     def sent(self, by_owner: bool) -> int:
         """Training bytes that the owner sent, or that the parties sent."""
         lines = [line for line in self.ledger.rows if line.purpose in ("train", "setup")]
-        return sum(line.total for line in lines if (line.sender == OWNER) is by_owner)
+        return sum(line.total for line in lines if self.is_owner(line.sender) is by_owner)
+
+    def is_owner(self, name: str) -> bool:
+        """Whether the ledger means an owner by this name."""
+        return name == OWNER or name in self.owners
 
 
 def common_accuracy(runs: Sequence[RunView]) -> float | None:

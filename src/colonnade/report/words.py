@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.ledger import OWNER, Line
+from colonnade.ledger import Line
 from colonnade.report.summary import RunView
 
 
@@ -122,4 +122,4 @@ def what_it_is(run: RunView, line: Line) -> str:
     method = run.known_method
     if method is None:
         return ""
-    return method.owner_sends if line.sender == OWNER else method.party_sends
+    return method.owner_sends if run.is_owner(line.sender) else method.party_sends

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from colonnade.channel import Channel
 from colonnade.errors import ConfigError, unknown
-from colonnade.method import Method
+from colonnade.ledger import OWNER
+from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.build import build_parts
 from colonnade.runtime.fused import fuse
 from colonnade.runtime.in_process import InProcess
+from colonnade.runtime.label_owners import LabelOwners
 from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.site import Site
+from colonnade.schedule import derive_seed
 from colonnade.table import Table
 
-__all__ = ["RUNTIMES", "InProcess", "make_parties", "threads"]
+__all__ = ["RUNTIMES", "InProcess", "LabelOwners", "make_owners", "make_parties", "threads"]
 
 RUNTIMES = {
     "loop": "one party after the other, the reference",
@@ -40,20 +44,67 @@ def make_parties(
     batch: int,
     channel: Channel,
     owner_is_first: bool,
+    leaders: Mapping[str, float] | None = None,
 ) -> InProcess:
-    """Build every party's networks and put the parties behind the named runtime."""
+    """Build every party's networks and put the parties behind the named runtime.
+
+    ``leaders`` are the owners by name, each with its share of the rows, if the method knows several.
+    """
     if not isinstance(runtime, str) or runtime not in RUNTIMES:
         raise unknown("runtime", runtime, RUNTIMES)
-    parts = [build_parts(method, table, k, models[k], optimizers[k], classes, seed) for k, table in enumerate(tables)]
+    leaders = {OWNER: 1.0} if leaders is None else leaders
+    parts = [
+        build_parts(method, table, k, models[k], optimizers[k], classes, seed, list(leaders))
+        for k, table in enumerate(tables)
+    ]
+    # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
+    apart = {0} if owner_is_first and method.needs_owner_columns else set()
     singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(tables)]
-    sites: Sequence[Site] = singles
-    if runtime == "fused":
-        # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
-        apart = {0} if owner_is_first and method.needs_owner_columns else set()
-        builders = [{name: part.optimizer for name, part in own.items()} for own in parts]
-        sites = fuse(singles, builders, batch, apart, method.kind_of)
+    for single in singles:
+        single.leaders = leaders
     channel.wire = runtime == "bytes"
+    channel.know("train", tables[0])
+    sites = _sites(singles, parts, batch, apart, method.kind_of, runtime)
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
+
+
+def make_owners(
+    tables: Sequence[Table],
+    places: Sequence[Tensor],
+    method: Method,
+    *,
+    runtime: str,
+    parties: int,
+    classes: int,
+    seed: int,
+    batch: int,
+    channel: Channel,
+) -> LabelOwners:
+    """Build every owner's networks, for methods that know several owners, and put them behind the named runtime."""
+    parts = []
+    for _ in tables:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
+            parts.append(method.owner_parts(parties, classes))
+    # Their numbers would be those of parties, and what they draw must be their own.
+    singles = [LoopSite(k, table, parts[k], derive_seed(seed, "owners")) for k, table in enumerate(tables)]
+    sites = _sites(singles, parts, batch, set(), lambda _: None, runtime)
+    names = [OWNER] if len(tables) == 1 else [table.name for table in tables]
+    return LabelOwners(tables, names, singles, sites, channel, places)
+
+
+def _sites(
+    singles: list[LoopSite],
+    parts: Sequence[dict[str, Part]],
+    batch: int,
+    apart: Container[int],
+    kind_of: Callable[[int], Hashable],
+    runtime: str,
+) -> Sequence[Site]:
+    if runtime != "fused":
+        return singles
+    builders = [{name: part.optimizer for name, part in own.items()} for own in parts]
+    return fuse(singles, builders, batch, apart, kind_of)
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ColonnadeError, ModelError
+from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
@@ -25,12 +26,13 @@ def build_parts(
     optimizer: OptimizerBuilder,
     classes: int,
     seed: int,
+    leaders: Sequence[str] = (OWNER,),
 ) -> dict[str, Part]:
     """One party's networks, initialised from (seed, party) and tried on its own rows."""
     before = torch.get_rng_state()
     torch.manual_seed(derive_seed(seed, "init", member))
     try:
-        return method.party_parts(Build(model, table, member), optimizer, classes)
+        return method.party_parts(Build(model, table, member, leaders), optimizer, classes)
     finally:
         torch.set_rng_state(before)
 
@@ -42,6 +44,7 @@ class Build:
     model: ModelBuilder
     table: Table
     party: int = 0
+    leaders: Sequence[str] = (OWNER,)
 
     @property
     def shape(self) -> tuple[int, ...]:

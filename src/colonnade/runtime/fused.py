@@ -41,6 +41,8 @@ RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
 class FusedNet(Net):
     """Several parties' like networks with one optimiser over their stacked parameters."""
 
+    party_axes = 1
+
     def __init__(self, nets: Sequence[LoopNet], builder: Callable[..., torch.optim.Optimizer]) -> None:
         self.module = nets[0].module
         count = len(nets)
@@ -93,6 +95,7 @@ class FusedSite(Site):
         super().__init__()
         self.members = [site.members[0] for site in sites]
         self.singles = list(sites)
+        self.leaders = sites[0].leaders
         self.builders = builders
         self.fused_nets = {
             name: FusedNet([site.loop_nets[name] for site in sites], builders[name]) for name in sites[0].nets
@@ -105,6 +108,10 @@ class FusedSite(Site):
         if self._drawn is None or self._drawn[0] is not turn:
             self._drawn = turn, torch.stack([site.tables[turn.table].draw(turn.rows) for site in self.singles])
         return self._drawn[1]
+
+    def labels(self, turn: Turn) -> Tensor:
+        """The members' labels of their rows of the turn, owner axis first."""
+        return torch.stack([site.labels(turn) for site in self.singles])
 
     def own(self, message: Tensor) -> Tensor:
         """The message once per member, party axis first."""
@@ -157,8 +164,8 @@ class FusedSite(Site):
         return [FusedSite(s, self.builders) if len(s) > 1 else s[0] for s in kinds.values()]
 
     def stage(self, state: Packed) -> Hashable:
-        """What members must have in common to share one optimiser: its buffers' names and its counters."""
-        found: list[Hashable] = []
+        """What members must have in common to be stacked: what they remember, an optimiser's buffers and counters."""
+        found: list[Hashable] = [tuple(sorted(under(state, "memory")))]
         for name, net in self.fused_nets.items():
             for key, value in sorted(under(under(state, name), "optimizer").items()):
                 own = not is_counter(key) and value.shape == net.parameters[position_of(key)].shape[1:]
@@ -252,8 +259,9 @@ def _known_inputs(site: LoopSite) -> list[str]:
 def _sample(site: LoopSite, name: str) -> Tensor:
     """Something that a network can read: rows, or vectors of its width."""
     table, width = site.tables["train"], site.loop_nets[name].reads
-    count = min(2, table.rows)
-    return table.draw(torch.arange(count)) if width is None else torch.linspace(-1, 1, count * width).view(count, -1)
+    if width is None:
+        return table.draw(torch.arange(min(2, table.rows)))
+    return torch.linspace(-1, 1, 2 * width).view(2, -1)
 
 
 def _trial(site: LoopSite, name: str) -> Tensor:

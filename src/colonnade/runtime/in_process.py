@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from colonnade.channel import Channel, add
 from colonnade.errors import AwayError, ColonnadeError, TrainingError
+from colonnade.heard import as_heard
 from colonnade.method import Parties, Turn
 from colonnade.runtime.fused import FusedSite
 from colonnade.runtime.site import Site
@@ -24,8 +25,9 @@ class InProcess(Parties):
     ) -> None:
         self.names = [table.name for table in tables]
         self.sites = list(sites)
+        self.groups = [site for site in sites if isinstance(site, FusedSite)]  # as they are when all are asked
+        self._asked = {group.members[0]: set(group.members) for group in self.groups}
         self.channel = channel
-        channel.know("train", tables[0])
         self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
 
     def ask(
@@ -42,7 +44,7 @@ class InProcess(Parties):
         replies = self._replies(step, turn, chosen, all, each)
         here = {k: self._collect(k, reply, step.__name__, turn) for k, reply in replies.items()}
         like = next(iter(here.values()), None)
-        return [here[k] if k in here else self._instead(k, step.__name__, like) for k in chosen]
+        return [here[k] if k in here else self._instead(k, step.__name__, like, turn) for k in chosen]
 
     def sum(
         self,
@@ -60,7 +62,7 @@ class InProcess(Parties):
         parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home & replies.keys())]
         if sent:
             parts.append(self.channel.sum(sent, step=step.__name__, turn=turn))
-        parts += [self._instead(k, step.__name__, parts[0]) for k in chosen if k not in replies]
+        parts += [self._instead(k, step.__name__, parts[0], turn) for k in chosen if k not in replies]
         return add(parts)  # type: ignore[no-any-return]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
@@ -79,15 +81,10 @@ class InProcess(Parties):
     def load(self, states: Sequence[Packed]) -> None:
         """Take the parties' states back."""
         named = dict(enumerate(states))
+        for group in self.groups:
+            self._regroup(group, set(group.members), named)
         for site in self.sites:
-            for single in site.singles if isinstance(site, FusedSite) else [site]:
-                single.load(named)  # refuses shapes that do not fit, party by party
-        for group in [site for site in self.sites if isinstance(site, FusedSite)]:
-            # Members that were trained apart cannot share an optimiser's step counter.
-            stages = {k: group.stage(named[k]) for k in group.members}
-            self._replace(group, group.split(stages.__getitem__))
-        for each in self.sites:
-            each.load(named)
+            site.load(named)
 
     def put_back(self, states: Mapping[int, Packed]) -> None:
         """Give some parties an earlier state back: those that were computed with their group though they were away."""
@@ -97,10 +94,10 @@ class InProcess(Parties):
     def _gone(self) -> set[int]:
         return {k for k, name in enumerate(self.names) if name in self.channel.absence.away}
 
-    def _instead(self, k: int, step: str, like: Any) -> Any:
+    def _instead(self, k: int, step: str, like: Any, turn: Turn) -> Any:
         if like is None:
             return None  # the step has no reply
-        return self.channel.absence.instead(self.names[k], step, like, self.channel.heard)
+        return self.channel.absence.instead(as_heard(self.names[k], turn), step, like, self.channel.heard)
 
     def _chosen(self, to: Iterable[int] | None) -> list[int]:
         return list(range(len(self))) if to is None else sorted(set(to))
@@ -109,19 +106,23 @@ class InProcess(Parties):
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
     ) -> dict[int, Any]:
         """What each chosen party that is here would send back, before it is sealed."""
-        gone = self._gone
         others = set(chosen) - self.at_home
-        if others and others <= gone:
+        if others and others <= self._gone:
             who = ", ".join(self.names[k] for k in sorted(others))
             raise AwayError(f"all parties that round {turn.round} asks for step '{step.__name__}' are away: {who}.")
-        received = self._deliver(step.__name__, turn, chosen, all, each)
+        return self._compute(step, turn, chosen, self._deliver(step.__name__, turn, chosen, all, each), each is None)
+
+    def _compute(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], received: dict[int, Any], shared: bool
+    ) -> dict[int, Any]:
+        gone = self._gone
         replies: dict[int, Any] = {}
         for site in self._sites_for(set(chosen), turn):
             if gone.issuperset(site.members):
                 continue
             # Groups stay whole: who is away is computed with its like, and nothing is made of it.
             messages = [received[k] for k in site.members] if received else []
-            replies |= zip(site.members, self._run(site, step, turn, messages, each is None), strict=True)
+            replies |= zip(site.members, self._run(site, step, turn, messages, shared), strict=True)
         return {k: replies[k] for k in chosen if k not in gone}
 
     def _run(self, site: Site, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
@@ -166,19 +167,31 @@ class InProcess(Parties):
         return type(reply)(*(tensor.detach() for tensor in reply))
 
     def _sites_for(self, chosen: set[int], turn: Turn) -> list[Site]:
-        for site in list(self.sites):
-            if isinstance(site, FusedSite) and 0 < len(chosen.intersection(site.members)) < len(site.members):
-                if site.is_amid(turn):
-                    raise TrainingError(
-                        f"round {turn.round} asks some parties of a fused group after a step that all of them took, "
-                        "and a group cannot be parted within a round; use runtime='loop'."
-                    )
-                states = site.states()
-                parts = site.split(chosen.__contains__)
-                for part in parts:
-                    part.load(states)
-                self._replace(site, parts)
+        for group in self.groups:
+            asked = chosen.intersection(group.members)
+            if asked and asked != self._asked[group.members[0]]:
+                states: dict[int, Packed] = {}
+                for site in self._parts_of(group):
+                    if site.is_amid(turn):
+                        raise TrainingError(
+                            f"round {turn.round} asks some parties of a fused group after a step that all of them "
+                            "took, and a group cannot be parted within a round; use runtime='loop'."
+                        )
+                    states |= site.states()
+                self._regroup(group, asked, states)
         return [site for site in self.sites if chosen.issuperset(site.members)]
 
-    def _replace(self, site: Site, parts: list[Site]) -> None:
-        self.sites = sorted([s for s in self.sites if s is not site] + parts, key=lambda s: s.members[0])
+    def _regroup(self, group: FusedSite, asked: set[int], states: dict[int, Packed]) -> None:
+        """Stack those of a group that are asked together, whoever was before: a resumed run must compute alike."""
+        for single in group.singles:
+            single.load(states)  # refuses shapes that do not fit, party by party
+        # Members that were trained apart cannot share an optimiser's step counter.
+        stages = {k: group.stage(states[k]) for k in group.members}
+        old, new = self._parts_of(group), group.split(lambda k: (k in asked, stages[k]))
+        for site in new:
+            site.load(states)
+        self.sites = sorted([*(s for s in self.sites if s not in old), *new], key=lambda site: site.members[0])
+        self._asked[group.members[0]] = asked
+
+    def _parts_of(self, group: FusedSite) -> list[Site]:
+        return [site for site in self.sites if set(site.members) <= set(group.members)]

@@ -53,6 +53,7 @@ class LoopSite(Site):
         self.loop_nets = {name: LoopNet(part, table.name) for name, part in parts.items()}
         self.nets = dict(self.loop_nets)
         self.seed = seed
+        self.soft: Tensor | None = None  # what one of several owners trains on instead of its labels
         self._drawn: tuple[Turn, Tensor] | None = None
 
     def inputs(self, turn: Turn) -> Tensor:
@@ -60,6 +61,11 @@ class LoopSite(Site):
         if self._drawn is None or self._drawn[0] is not turn:
             self._drawn = turn, self.tables[turn.table].draw(turn.rows)
         return self._drawn[1]
+
+    def labels(self, turn: Turn) -> Tensor:
+        """This owner's labels of its line of the turn's rows."""
+        known = self.tables[turn.table].labels if self.soft is None else self.soft
+        return known.index_select(0, turn.rows[self.members[0]])
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from colonnade.method import Mine, Turn
 from colonnade.state import Packed
 from colonnade.table import Table
@@ -14,17 +16,23 @@ from colonnade.table import Table
 class Site(Mine):
     """One or several parties that are computed together."""
 
-    _turn: Turn | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self._notes: dict[str, tuple[Turn, dict[str, Tensor]]] = {}  # by leader: turns of several may overlap
 
     def begin(self, turn: Turn) -> None:
-        """Forget what the steps of an earlier turn noted."""
-        if self._turn is not turn:
-            self._turn = turn
-            self.scratch.clear()
+        """Take up what earlier steps of this turn noted, and forget an earlier turn of the same leader."""
+        if self._of(turn) is None:
+            self._notes[turn.leader] = turn, {}
+        self.scratch = self._notes[turn.leader][1]
 
     def is_amid(self, turn: Turn) -> bool:
         """Whether a step of this turn left notes that a later one may want."""
-        return self._turn is turn and bool(self.scratch)
+        return bool(self._of(turn))
+
+    def _of(self, turn: Turn) -> dict[str, Tensor] | None:
+        noted, scratch = self._notes.get(turn.leader, (None, None))
+        return scratch if noted is turn else None
 
     @abstractmethod
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
