@@ -1,4 +1,4 @@
-"""(b) Test accuracy per epoch of all methods on MNIST with the papers' settings, and (c) MB to 96.5 %.
+"""Test accuracy per epoch of all methods on MNIST with the papers' settings, and MB to 96.5 %.
 
     python -m benchmarks.accuracy                     all methods, seeds 0 to 2, as the docs show
     python -m benchmarks.accuracy --methods vimadmm-j --seeds 0 --epochs 3

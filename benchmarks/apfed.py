@@ -1,4 +1,4 @@
-"""(g) APFed's Table 2, its lambda, and the owner alone at prediction on a real table; ours beside the paper's.
+"""APFed's Table 2, its lambda, and the owner alone at prediction on a real table; ours beside the paper's.
 
     python -m benchmarks.apfed                                       all parts, seeds 0 and 1
     python -m benchmarks.apfed --parts table --data mnist --settings 2-1 3-2 --seeds 0
@@ -15,10 +15,7 @@ file a run.
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +25,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import colonnade as cn
+from benchmarks.kept import Found, Kept
 from benchmarks.table import show
 
 Federations = tuple[list[cn.Table], list[cn.Table]]
@@ -100,23 +98,6 @@ def everybody(size: Size, fill: str = "none") -> cn.TVFL:
     return cn.TVFL(fill=fill, embedding=size.embedding, lr=size.lr, decay=1e-4)
 
 
-class Bench:
-    """Runs by name, each trained once and kept: test accuracies in %, and what the run cost."""
-
-    def __init__(self, folder: Path, *, train: bool) -> None:
-        self.folder, self.train = folder, train
-
-    def kept(self, name: str, find: Callable[[], dict[str, float]]) -> dict[str, float]:
-        place = self.folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
-        if not place.exists() and self.train:
-            began = time.process_time()
-            found = find() | {"seconds": time.process_time() - began}
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(found))
-            print(f"{name}: {place.read_text()}", flush=True)
-        return json.loads(place.read_text()) if place.exists() else {}
-
-
 def fit(tables: Federations, method: cn.Method, size: Size, seed: int, teacher: cn.Run | None = None) -> cn.Run:
     """One run, or one that learns from a teacher's predictions and from the labels in equal parts."""
     options: dict[str, Any] = {"rounds": size.rounds, "batch": 128, "seed": seed, "model": size.model}
@@ -130,7 +111,7 @@ def last(run: cn.Run) -> float:
     return 100 * statistics.mean(row["test_accuracy"] for row in run.history[-3:])
 
 
-def cell(data: str, setting: str, seed: int) -> dict[str, float]:
+def cell(data: str, setting: str, seed: int) -> Found:
     """All methods of one setting."""
     tables, size = bands(data, setting, seed), SIZES[data]
     teacher = fit(tables, everybody(size), size, seed)
@@ -147,19 +128,19 @@ def cell(data: str, setting: str, seed: int) -> dict[str, float]:
     return found
 
 
-def means(bench: Bench, name: str, seeds: Sequence[int], find: Callable[[int], dict[str, float]]) -> dict[str, float]:
+def means(kept: Kept, name: str, seeds: Sequence[int], find: Callable[[int], Found]) -> Found:
     """The mean over the seeds that were run."""
-    return mean_of([run for seed in seeds if (run := bench.kept(f"{name} {seed}", partial(find, seed)))])
+    return mean_of([run for seed in seeds if (run := kept(f"{name} {seed}", partial(find, seed)))])
 
 
-def mean_of(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+def mean_of(rows: Sequence[Found]) -> Found:
     return {key: statistics.mean(row[key] for row in rows) for key in rows[0]} if rows else {}
 
 
-def table_two(bench: Bench, data: str, settings: Sequence[str], seeds: Sequence[int]) -> None:
+def table_two(kept: Kept, data: str, settings: Sequence[str], seeds: Sequence[int]) -> None:
     size, ours, paper = SIZES[data], {}, {}
     for setting in settings:
-        found = means(bench, f"{data} {setting}", seeds, partial(cell, data, setting))
+        found = means(kept, f"{data} {setting}", seeds, partial(cell, data, setting))
         if found:
             ours[setting], paper[setting] = found, dict(zip(METHODS, PAPER[data][setting], strict=False))
     if len(ours) > 1:
@@ -176,11 +157,11 @@ def _both(ours: float, paper: float | None) -> str:
     return f"{ours:.2f}" + ("" if paper is None else f" ({paper:.2f})")
 
 
-def sensitivity(bench: Bench, seeds: Sequence[int]) -> None:
+def sensitivity(kept: Kept, seeds: Sequence[int]) -> None:
     """Accuracy by lambda, and whether lambda 0 is SingleVL to the last bit."""
     size, setting, rows = SIZES["mnist"], "2-1", []
 
-    def one(loss: str, weight: float, seed: int) -> dict[str, float]:
+    def one(loss: str, weight: float, seed: int) -> Found:
         tables = bands("mnist", setting, seed)
         run = fit(tables, apfed(size, loss, weight), size, seed)
         found = {"accuracy": last(run)}
@@ -190,7 +171,7 @@ def sensitivity(bench: Bench, seeds: Sequence[int]) -> None:
         return found
 
     for loss in OPTIONS:
-        cells = [means(bench, f"lambda {loss} {weight}", seeds, partial(one, loss, weight)) for weight in LAMBDAS]
+        cells = [means(kept, f"lambda {loss} {weight}", seeds, partial(one, loss, weight)) for weight in LAMBDAS]
         if all(cells):
             rows.append(
                 [loss, *(f"{cell['accuracy']:.2f}" for cell in cells), "yes" if cells[0]["equal"] == 1 else "NO"]
@@ -199,10 +180,10 @@ def sensitivity(bench: Bench, seeds: Sequence[int]) -> None:
     show("mnist 2-1: test accuracy in % by lambda", ["loss", *heads, "lambda 0 = SingleVL, every bit"], rows)
 
 
-def credit(bench: Bench, seeds: Sequence[int]) -> None:
+def credit(kept: Kept, seeds: Sequence[int]) -> None:
     """Who knows the client's limit, age and family predicts alone; delays and amounts help only in training."""
 
-    def one(seed: int) -> dict[str, float]:
+    def one(seed: int) -> Found:
         size = SIZES["credit_default"]
         tables = cn.load("credit_default", owner="first")
         teacher = fit(tables, everybody(size), size, seed)
@@ -221,7 +202,7 @@ def credit(bench: Bench, seeds: Sequence[int]) -> None:
             found[name] = _auc(teacher.predict(tables[1]), tables[1])
         return found
 
-    found = means(bench, "credit_default", seeds, one)
+    found = means(kept, "credit_default", seeds, one)
     names = [*METHODS, "TVFL, all answer"]
     title = f"credit_default: test AUC, the owner of the client's data alone at prediction, seeds {list(seeds)}"
     show(title, names, [[f"{found[name]:.4f}" for name in names]] if found else [])
@@ -241,13 +222,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/apfed"))
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
-    bench = Bench(options.folder, train=not options.only_show)
+    kept = Kept(options.folder, train=not options.only_show)
     for data in options.data if "table" in options.parts else ():
-        table_two(bench, data, [setting for setting in options.settings if setting in PAPER[data]], options.seeds)
+        table_two(kept, data, [setting for setting in options.settings if setting in PAPER[data]], options.seeds)
     if "lambda" in options.parts:
-        sensitivity(bench, options.seeds)
+        sensitivity(kept, options.seeds)
     if "credit" in options.parts:
-        credit(bench, options.seeds)
+        credit(kept, options.seeds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""(h) CPU per batch of APFed beside a plain script with the authors' layout: MNIST, two views, batch 128, one thread.
+"""CPU per batch of APFed beside a plain script with the authors' layout: MNIST, two views, batch 128, one thread.
 
     python -m benchmarks.apfed_speed               CPU-seconds per batch, ratios, medians of --batches
     python -m benchmarks.apfed_speed --accuracy    also trains both of our networks on setting 2-1 (ten minutes)
@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import colonnade as cn
-from benchmarks.apfed import SIZES, STRIDED, Bench, Size, apfed, bands, fit, last, single
+from benchmarks.apfed import SIZES, STRIDED, Size, apfed, bands, fit, last, single
+from benchmarks.kept import Kept
 from benchmarks.table import show
 
 BATCH = 128
@@ -116,15 +117,16 @@ def speed_rows(count: int) -> Iterator[list[str]]:
 def accuracies(size: Size) -> dict[str, float]:
     methods: dict[str, cn.Method] = {"SingleVL": single(size)}
     methods |= {name: apfed(size, loss) for name, loss in LOSSES.items()}
-    tables = bands("mnist", "2-1", 0)
-    return {name: last(fit(tables, method, size, 0)) for name, method in methods.items()}
+    tables, began = bands("mnist", "2-1", 0), time.process_time()
+    found = {name: last(fit(tables, method, size, 0)) for name, method in methods.items()}
+    return found | {"seconds": time.process_time() - began}
 
 
 def accuracy_rows(folder: Path) -> Iterator[list[str]]:
     """What the stride costs in accuracy, at the size of the table."""
-    bench = Bench(folder, train=True)
+    kept = Kept(folder)
     for name, model in (("paper's nets", cn.APFedCNN()), ("stride 2", STRIDED)):
-        found = bench.kept(f"speed {name}", partial(accuracies, SIZES["mnist"]._replace(model=model)))
+        found = kept(f"speed {name}", partial(accuracies, SIZES["mnist"]._replace(model=model)))
         yield [name, *(f"{found[key]:.2f}" for key in ("SingleVL", *LOSSES)), f"{found['seconds']:.0f}"]
 
 

@@ -1,4 +1,4 @@
-"""(g) What blinding costs: milliseconds per batch of 1024 x 60 with 1, 3 and 13 peers, and its share of a round.
+"""What blinding costs: milliseconds per batch of 1024 x 60 with 1, 3 and 13 peers, and its share of a round.
 
     python -m benchmarks.blinding
 

@@ -1,4 +1,4 @@
-"""(i) Do APFed's contributions rank the parties as training without each of them does?
+"""Do APFed's contributions rank the parties as training without each of them does?
 
     python -m benchmarks.contributions                      seeds 0 to 2, both losses
 
@@ -19,7 +19,7 @@ import torch
 from scipy.stats import spearmanr
 
 import colonnade as cn
-from benchmarks.apfed import Bench
+from benchmarks.kept import Kept
 from benchmarks.table import show
 
 ROWS, ROUNDS, BATCH, LR = 2000, 600, 128, 0.05
@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--folder", type=Path, default=Path("runs/contributions"))
     options = parser.parse_args()
-    bench = Bench(options.folder, train=True)
+    kept = Kept(options.folder)
     names = [table.name for table in federations(0)[0][1:]]
     for loss in options.losses:
-        whole = [bench.kept(f"{loss} all {s}", partial(trained, loss, s)) for s in options.seeds]
+        whole = [kept(f"{loss} all {s}", partial(trained, loss, s)) for s in options.seeds]
         measured, retrained = {}, {}
         for name in names:
-            apart = [bench.kept(f"{loss} without {name} {s}", partial(trained, loss, s, name)) for s in options.seeds]
+            apart = [kept(f"{loss} without {name} {s}", partial(trained, loss, s, name)) for s in options.seeds]
             measured[name] = statistics.mean(run[name] for run in whole)
             retrained[name] = statistics.mean(a["loss"] - w["loss"] for a, w in zip(apart, whole, strict=True))
         agreement = spearmanr(list(measured.values()), list(retrained.values())).statistic

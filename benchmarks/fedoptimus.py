@@ -1,4 +1,4 @@
-"""(g) FedOptimus's Table 1 on MNIST and Fashion-MNIST: 14 parties, five owners, batch 128, ours beside the paper's.
+"""FedOptimus's Table 1 on MNIST and Fashion-MNIST: 14 parties, five owners, batch 128, ours beside the paper's.
 
     python -m benchmarks.fedoptimus                                     both data sets, seed 0, 2000 rounds
     python -m benchmarks.fedoptimus --data mnist --rows fedoptimus k-step --seeds 0 1 2
@@ -15,13 +15,14 @@ rows after the last round. CS is the selection of parties; "SlowMo" is the paper
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
 import colonnade as cn
+from benchmarks.kept import Found, Kept
 from benchmarks.table import show
 from colonnade.methods.fedoptimus import PRESETS
 
@@ -48,24 +49,18 @@ PAPER: dict[str, dict[str, tuple[float, float]]] = {
         "fedoptimus": (98.43, 0.0013),
     },
 }
-Found = dict[str, float]  # accuracy in %, loss, MiB, averaging MiB, CPU seconds
 
 
 class Bench:
     """Runs by row of the table, each trained once and kept."""
 
     def __init__(self, data: str, rounds: int, alpha: float | None, folder: Path, *, train: bool) -> None:
-        self.data, self.rounds, self.alpha, self.train = data, rounds, alpha, train
-        self.folder = folder / data / f"{rounds}-rounds{'' if alpha is None else f'-alpha-{alpha:g}'}"
+        self.data, self.rounds, self.alpha = data, rounds, alpha
+        self.kept = Kept(folder / data / f"{rounds}-rounds{'' if alpha is None else f'-alpha-{alpha:g}'}", train=train)
 
-    def found(self, row: str, seed: int) -> Found | None:
+    def found(self, row: str, seed: int) -> Found:
         """What a run came to, or nothing if it was not run and shall not be."""
-        place = self.folder / f"{row}-{seed}.json"
-        if not place.exists() and self.train:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(self._run(row, seed)))
-            print(f"{self.data}, {row}, seed {seed}: {place.read_text()}", flush=True)
-        return json.loads(place.read_text()) if place.exists() else None
+        return self.kept(f"{row} {seed}", partial(self._run, row, seed))
 
     def _run(self, row: str, seed: int) -> Found:
         rows, test = cn.load(self.data, parties=PARTIES, owners=OWNERS, alpha=self.alpha, seed=seed)
@@ -87,7 +82,7 @@ class Bench:
 
 def line(bench: Bench, row: str, seeds: list[int]) -> list[object]:
     """One row of the table, the mean over seeds, beside the paper's."""
-    runs = [found for seed in seeds if (found := bench.found(row, seed)) is not None]
+    runs = [found for seed in seeds if (found := bench.found(row, seed))]
     accuracy, loss = PAPER[bench.data][row]
 
     def ours(key: str, written: Callable[[float], str]) -> str:

@@ -1,4 +1,4 @@
-"""(g) What parties that are away cost in accuracy, at prediction and in training.
+"""What parties that are away cost in accuracy, at prediction and in training.
 
     python -m benchmarks.missing                            digits with three seeds, MNIST with one
     python -m benchmarks.missing --data digits --methods vafl fdml
@@ -13,17 +13,18 @@ there at prediction. Results are kept in ``--folder``, one file a run.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import colonnade as cn
+from benchmarks.kept import Kept
 from benchmarks.settings import METHODS, MODEL
 from benchmarks.table import show
 from colonnade.method import Method
@@ -85,17 +86,12 @@ class Bench:
     """Runs by data set, method, choice and seed, each trained once and kept."""
 
     def __init__(self, data: str, folder: Path, *, train: bool) -> None:
-        self.setting, self.folder, self.train = SETTINGS[data], folder / data, train
+        self.setting, self.kept = SETTINGS[data], Kept(folder / data, train=train)
         self._tables: Any = None
 
     def scores(self, method: str, choice: str, seed: int) -> Scores:
         """The accuracies of a run, or nothing if it was not run and shall not be."""
-        place = self.folder / f"{method}-{choice}-{seed}.json"
-        if not place.exists() and self.train:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(self._run(method, choice, seed)))
-            print(f"{place}: {place.read_text()}", flush=True)
-        return json.loads(place.read_text()) if place.exists() else {}
+        return self.kept(f"{method} {choice} {seed}", partial(self._run, method, choice, seed))
 
     def _run(self, method: str, choice: str, seed: int) -> Scores:
         self._tables = self._tables or cn.load(**self.setting.load)

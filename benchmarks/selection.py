@@ -1,4 +1,4 @@
-"""(g) Selecting parties: how much of the information, at what cost, and what training with the chosen ones gives.
+"""Selecting parties: how much of the information, at what cost, and what training with the chosen ones gives.
 
     python -m benchmarks.selection                   both parts
     python -m benchmarks.selection --parts digits    (a) only, four minutes

@@ -1,4 +1,4 @@
-"""(a) Where a VIMADMM round's time goes: fused, loop, a plain reference, and pure matrix multiplication.
+"""Where a VIMADMM round's time goes: fused, loop, a plain reference, and pure matrix multiplication.
 
 MNIST, 14 parties of two rows, batch 1024, MLP 56-120-60, tau 20. CPU seconds, medians, all in one run, one
 after the other within each repetition, so that the machine's noise meets all alike.

@@ -1,4 +1,4 @@
-"""(e) Bytes to an accuracy: the methods of the papers beside ADMM that reveals only sums, in a few bits.
+"""Bytes to an accuracy: the methods of the papers beside ADMM that reveals only sums, in a few bits.
 
     python -m benchmarks.traffic                         MNIST, Fashion-MNIST, CIFAR-10; seeds 0 to 2
     python -m benchmarks.traffic --data mnist --seeds 0 --methods vafl "vimadmm-j, Bits(4)"

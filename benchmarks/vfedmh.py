@@ -1,4 +1,4 @@
-"""(f) VFedMH's Tables II, III and IV on MNIST and Fashion-MNIST: four parties, batch 128, ours beside the paper's.
+"""VFedMH's Tables II, III and IV on MNIST and Fashion-MNIST: four parties, batch 128, ours beside the paper's.
 
     python -m benchmarks.vfedmh                             both data sets, seed 0, five epochs
     python -m benchmarks.vfedmh --data mnist --epochs 2 --tables II
@@ -13,14 +13,14 @@ file a run.
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import colonnade as cn
+from benchmarks.kept import Kept
 from benchmarks.table import show
 
 BATCH, LR = 128, 0.05
@@ -68,18 +68,13 @@ class Bench:
     """Runs by name, each trained once and kept."""
 
     def __init__(self, data: str, epochs: int, seed: int, folder: Path, *, train: bool) -> None:
-        self.data, self.epochs, self.seed, self.train = data, epochs, seed, train
-        self.folder = folder / data / f"{epochs}-epochs"
+        self.data, self.epochs, self.seed = data, epochs, seed
+        self.kept = Kept(folder / data / f"{epochs}-epochs", train=train)
         self._rows: Any = None
 
     def scores(self, name: str, method: cn.Method, model: Any, **more: Any) -> Scores:
         """The accuracies of a run, or nothing if it was not run and shall not be."""
-        place = self.folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}-{self.seed}.json"
-        if not place.exists() and self.train:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(self._run(method, model, **more)))
-            print(f"{self.data}, {name}: {place.read_text()}", flush=True)
-        return json.loads(place.read_text()) if place.exists() else {}
+        return self.kept(f"{name} {self.seed}", partial(self._run, method, model, **more))
 
     def _run(self, method: cn.Method, model: Any, **more: Any) -> Scores:
         self._rows = self._rows or cn.load(self.data, parties=4, by="rows", owner="first")
