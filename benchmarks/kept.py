@@ -18,7 +18,7 @@ class Kept:
 
     def __call__(self, name: str, find: Callable[[], Found]) -> Found:
         """What the run of this name found; nothing if it was not run and shall not be."""
-        place = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}.json"
+        place = self.folder / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
         if not place.exists() and self.train:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(json.dumps(find()))
