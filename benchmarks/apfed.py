@@ -65,7 +65,7 @@ STRIDED = cn.APFedCNN(strides=(2, 2))
 SIZES = {
     "mnist": Size(2000, 600, 0.05, STRIDED),
     "fashion_mnist": Size(2000, 600, 0.05, STRIDED),
-    "cifar10": Size(5000, 600, 0.05, cn.APFedCNN((16, 32, 64), (5, 4, 5), (2, 2, 2)), 50),
+    "cifar10": Size(5000, 1800, 0.05, cn.APFedCNN((16, 32, 64), (5, 4, 5), (2, 2, 2)), 50),
     "credit_default": Size(None, 1500, 0.02, cn.MLP((64,)), 32, 0.0),
 }
 # Pixels here have a standard deviation of one, the authors' of a third: their reconstruction loss is a tenth of ours.
