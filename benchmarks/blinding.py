@@ -22,7 +22,7 @@ from benchmarks.table import show
 from colonnade.method import Method
 from colonnade.schedule import Turn
 from colonnade.seal import Seals
-from colonnade.seal.end import End, People
+from colonnade.seal.end import End
 from colonnade.seal.keys import Identity, Membership, Ticket
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import Masker
@@ -56,7 +56,7 @@ def sealing(peers: int, shape: tuple[int, int]) -> tuple[float, float]:
     """Masks alone, and the whole sealing of one party's batch."""
     masker, ring = maskers(peers + 1)[0], Ring(32)
     values, turn = torch.randn(shape), Turn(0, torch.arange(shape[0]))
-    end = End("party 00", Seals(blind=cn.Blind()), 0, {"train": People(turn.rows, b"rows")})
+    end = End("party 00", Seals(blind=cn.Blind()), 0, {"train": turn.rows})
     codes = end.sum_codes({"h": values}, peers + 1, "embed", turn)
     coded = end.encode(codes, {"h": values}, "embed", turn)["h"].codes
     masks = milliseconds(lambda n: masker.mask(Ticket(0, n, 0, "h"), coded, ring))

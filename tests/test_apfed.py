@@ -337,7 +337,7 @@ def test_measuring_changes_nothing_and_costs_no_byte() -> None:
         assert torch.equal(everything(measured)[name], value), name
     assert measured.owner.measured == 3
     assert measured.importance()["owner"] == 0 and all(np.isfinite(list(measured.importance().values())))
-    with pytest.raises(ConfigError, match="only if asked to; train with contribution_every=5"):
+    with pytest.raises(ConfigError, match="measured no contributions; train with contribution_every=5"):
         plain.importance()
 
 

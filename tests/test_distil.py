@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.errors import ConfigError, TableError
+from colonnade.errors import ConfigError, SealError, TableError
 
 TRAIN, TEST = cn.load("digits", parties=4, owner="first")
 
@@ -85,3 +85,26 @@ def test_odd_requests_are_refused_in_one_sentence(teacher: cn.Run) -> None:
         cn.distil(teacher, few, rounds=1)
     with pytest.raises(TableError, match="soft targets of shape"):
         teacher.teach(torch.zeros(3, 10))
+
+
+def test_targets_that_are_no_distributions_are_refused() -> None:
+    right = torch.nn.functional.one_hot(TRAIN[0].labels, 10).double()
+    assert cn.train(TRAIN, "vimsgd", rounds=1, targets=right).owner.soft.dtype == torch.float32
+    nothing, negative = right.clone(), right.clone()
+    nothing[3], negative[0, :2] = float("nan"), torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    for wrong in (nothing, negative, 2 * right):
+        with pytest.raises(TableError, match="are no distributions"):
+            cn.train(TRAIN, "splitnn", rounds=1, targets=wrong)
+    for wrong in (right.numpy(), right.tolist()):
+        with pytest.raises(TableError, match=r"soft targets as a (ndarray|list) came"):
+            cn.train(TRAIN, "splitnn", rounds=1, targets=wrong)
+
+
+def test_targets_do_not_carry_labels_past_their_protection(teacher: cn.Run) -> None:
+    with pytest.raises(SealError, match=r"protected by random-labels.*leave one of the two out"):
+        distil(teacher, method="apfed", seal=cn.RandomLabels(epsilon=0.1))
+
+
+@pytest.mark.parametrize("temperature", [0.01, 100.0])
+def test_extreme_temperatures_stay_finite(teacher: cn.Run, temperature: float) -> None:
+    assert distil(teacher, temperature=temperature, epochs=1).history[-1]["train_loss"] < 10

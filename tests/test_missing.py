@@ -311,3 +311,37 @@ def test_a_sum_is_not_opened_twice_over_different_parties() -> None:
     run.predict(tables)
     with pytest.raises(SealError):
         run.predict(tables, away=[run.parties.names[1]], missing="zero")
+
+
+def test_no_part_of_the_same_people_is_summed_over_other_parties() -> None:
+    train, test = cn.load("digits", parties=5, owner="first")
+    run = cn.train(train, "fdml", rounds=2, batch=128, seal=cn.Blind(recover=True))
+    run.predict(test)
+    some, others = np.arange(100)[::-1], np.arange(200, 300)
+    with pytest.raises(
+        SealError, match=r"100 rows that were given to one over.*the difference would show single parties"
+    ):
+        run.predict([table.take(some) for table in test], away=["party 2"], missing="zero")
+    run.predict([table.take(some) for table in test])
+    fresh = cn.train(train, "fdml", rounds=2, batch=128, seal=cn.Blind(recover=True))
+    fresh.predict([table.take(others) for table in test])
+    fresh.predict([table.take(some) for table in test], away=["party 2"], missing="zero")
+    assert "party 2" not in fresh.took_part
+
+
+def test_local_does_not_notice_who_is_away() -> None:
+    train, test = cn.load("digits", parties=4, owner="first")
+    run = cn.train(train, "local", rounds=3, when_away="without", away=lambda _: ["party 2"])
+    assert (run.without, set(run.missed.values()), run.took_part) == (0, {0}, ["owner"])
+    run.predict(test)
+    assert run.took_part == ["owner"]
+
+
+@pytest.mark.parametrize("away", [None, 3])
+def test_names_that_are_none(away: object) -> None:
+    train, test = cn.load("digits", parties=4)
+    run = cn.train(train, "fdml", rounds=1)
+    with pytest.raises(ConfigError, match="came for those who are away; give the names"):
+        run.predict(test, away=away)
+    with pytest.raises(ConfigError, match="3 came for those who are away"):
+        cn.train(train, "fdml", rounds=1, away=lambda _: 3)

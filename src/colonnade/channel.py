@@ -22,6 +22,7 @@ from colonnade.seal import Seals
 from colonnade.seal.blind import SPREAD
 from colonnade.seal.blinding import Blinding, SumTask
 from colonnade.seal.end import End, People
+from colonnade.seal.secure_sum import Subject
 from colonnade.table import Table
 
 M = TypeVar("M")
@@ -107,15 +108,14 @@ class Channel:
         return add(arrived)
 
     def know(self, name: str, table: Table) -> None:
-        """Note whose rows a table's name stands for from now on: budgets count people, not names."""
+        """Note whose rows a table's name stands for from now on: budgets and blinded sums are about people."""
         names = [str(one).encode() for one in table.ids]
-        digest = hashlib.sha256(b"\n".join(names)).digest()
-        if self.seals.noise is None:
+        if self.seals.noise is None and self.seals.blind is None:
             numbers = torch.arange(table.rows)
         else:
             raw = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in names)
             numbers = torch.frombuffer(bytearray(raw), dtype=torch.int64)
-        self.tables[name] = People(numbers, digest)
+        self.tables[name] = numbers
 
     def end(self, name: str) -> End:
         """One side's end, made at its first use."""
@@ -149,10 +149,9 @@ class Channel:
         opened = {name: codes[name].decode(total, count) for name, total in totals.items()}
         return self._message(next(iter(messages.values())), opener.open_sum(codes, opened, count, step, turn))
 
-    def _about(self, step: str, turn: Turn) -> bytes:
-        """Which rows a sum is about, in which round: the same for two sums whose difference would tell something."""
-        rows = turn.rows.numpy().tobytes()
-        return hashlib.sha256(self.tables[turn.table].digest + rows + f"{turn.round}/{step}".encode()).digest()
+    def _about(self, step: str, turn: Turn) -> Subject:
+        """Whose rows a sum is about, in which round: two sums of the same people could tell something together."""
+        return Subject(turn.round, step, frozenset(self.tables[turn.table][turn.rows].tolist()))
 
     def _checked(self, message: Any, sender: str, step: str, turn: Turn) -> Fields:
         check(message)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, softmax
 
 from colonnade.api import train
 from colonnade.errors import ConfigError, TableError
@@ -45,8 +45,10 @@ def distil(
     >>> solo.predict(test[:1]).shape, solo.ledger.bytes_for("predict")
     (torch.Size([360, 10]), 0)
     """
-    _check_number("share", share, 0.0 <= share <= 1.0 if _is_number(share) else False, "from 0 to 1")
-    _check_number("temperature", temperature, temperature > 0 if _is_number(temperature) else False, "above 0")
+    if not isinstance(run, Run):
+        raise ConfigError(f"a {type(run).__name__} came where the trained run was expected; give what cn.train gave.")
+    _check_number("share", share, 0.0, 1.0, "from 0 to 1")
+    _check_number("temperature", temperature, 0.01, 100.0, "from 0.01 to 100")
     chosen = make_method(method)
     if chosen.alone != "always":
         able = ", ".join(name for name, cls in methods().items() if cls.alone == "always")
@@ -74,14 +76,10 @@ def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: flo
     >>> soft_targets(torch.tensor([[0.8, 0.2]]), torch.tensor([1]), share=0.5, temperature=1.0)
     tensor([[0.4000, 0.6000]])
     """
-    flat = teacher.clamp(min=1e-12).pow(1 / temperature)
-    return share * flat / flat.sum(1, keepdim=True) + (1 - share) * one_hot(labels, teacher.shape[1])
+    flat = softmax(teacher.clamp(min=1e-12).log() / temperature, dim=1)
+    return share * flat + (1 - share) * one_hot(labels, teacher.shape[1])
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _check_number(name: str, value: Any, fits: bool, words: str) -> None:
-    if not fits:
+def _check_number(name: str, value: Any, least: float, most: float, words: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) <= most:
         raise ConfigError(f"{name}={value!r} is out of range; give a number {words}.")

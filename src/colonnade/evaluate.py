@@ -32,6 +32,24 @@ def check_labels(labels: Tensor, classes: int) -> None:
         raise TableError(f"the labels hold class {int(labels.max())}, but the model was trained on {classes} classes.")
 
 
+def check_targets(targets: object, rows: int, classes: int) -> Tensor:
+    """Soft targets as float32, if they are one distribution over the classes for every row.
+
+    >>> check_targets(torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64), rows=2, classes=2).dtype
+    torch.float32
+    """
+    if not isinstance(targets, Tensor) or tuple(targets.shape) != (rows, classes):
+        came = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
+        raise TableError(
+            f"soft targets {came} came for {rows} rows and {classes} classes; "
+            "give a tensor with one distribution per row."
+        )
+    exact = targets.to(torch.float32)
+    if not bool((exact >= 0).all() & ((exact.sum(1) - 1).abs() < 1e-3).all()):
+        raise TableError("some soft targets are no distributions; give every row numbers from 0 that add up to 1.")
+    return exact
+
+
 def auc(scores: Tensor, labels: Tensor) -> float:
     """The chance that a row of class 1 scores above one of class 0, ties counting half."""
     _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)

@@ -83,8 +83,7 @@ def check_drop_outs(away: object) -> None:
 
 def dropped_out(away: DropOuts | None, number: int, parties: InProcess) -> frozenset[str]:
     """Who is away from a training round, as a simulation says."""
-    named = (None if away is None else away(number)) or ()
-    names = [named] if isinstance(named, str) else list(named)
+    names = [] if away is None else _names(away(number) or ())
     _check_away(names, parties.names, parties.names[0] if parties.at_home else None)
     return frozenset(names)
 
@@ -97,7 +96,7 @@ def find_absence(
     names, at_home = parties.names, parties.names[0] if parties.at_home else None
     given = {table.name for table in parties_of(tables)}
     lacking = [] if given - set(names) else [name for name in names if name not in given]
-    named = [away] if isinstance(away, str) else list(away)
+    named = _names(away)
     _check_away([*named, *lacking], names, at_home)
     gone = [name for name in names if name in {*named, *lacking}]
     if not gone or method.predicts_alone:
@@ -113,6 +112,15 @@ def find_absence(
             )
         raise AwayError(f"{who} {verb} away and {method.name} needs every answer; {able}.")
     return Absence(frozenset(gone), policy)
+
+
+def _names(away: object) -> list[str]:
+    """Those who are said to be away: one name, or several."""
+    if isinstance(away, str):
+        return [away]
+    if not isinstance(away, Iterable):
+        raise ConfigError(f"{away!r} came for those who are away; give the names of parties, such as ['party 2'].")
+    return list(away)
 
 
 def _check_away(away: Sequence[str], names: Sequence[str], at_home: str | None) -> None:

@@ -100,13 +100,15 @@ class Run(Trained):
 
     def _one_round(self) -> None:
         began = time.perf_counter()
+        self.parties.asked.clear()
         loss, away = self._train_round()
+        missed = [name for name in self.parties.asked_names if name in away]
         if loss is None:
             self.skipped += 1
         else:
             self._losses.append(loss)
-            self.without += bool(away)
-        for name in away:
+            self.without += bool(missed)
+        for name in missed:
             self.missed[name] += 1
         self.took_part = [] if loss is None else self._here(away)
         self.round += 1

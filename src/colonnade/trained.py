@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.errors import TableError
-from colonnade.evaluate import check_labels, metrics
+from colonnade.errors import SealError, TableError
+from colonnade.evaluate import check_labels, check_targets, metrics
 from colonnade.heard import Absence
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Turn
@@ -60,13 +60,13 @@ class Trained:
 
     def teach(self, targets: Tensor) -> None:
         """Train on these soft targets [rows, classes] of the training table instead of its labels."""
-        if tuple(targets.shape) != (self.owner.rows, self.owner.classes):
-            raise TableError(
-                f"soft targets of shape {tuple(targets.shape)} came for {self.owner.rows} rows and "
-                f"{self.owner.classes} classes; give one distribution per row."
+        if self.seals.labels is not None:
+            raise SealError(
+                f"soft targets came for a run whose labels are protected by {self.seals.labels.kind}; they would carry "
+                "the true labels past it, so leave one of the two out."
             )
-        self._taught = targets
-        self.sides.teach(targets)
+        self._taught = check_targets(targets, self.owner.rows, self.owner.classes)
+        self.sides.teach(self._taught)
 
     # asking
 
@@ -142,9 +142,10 @@ class Trained:
         absence = find_absence(self.method, self.seals, self.parties, tables, away, policy)
         self._place(name, completed(tables, names, self._shapes, absence.away), labelled=labelled)
         self.took_part = []
+        self.parties.asked.clear()
         with threads(self.settings.threads), self._without(absence):
             yield
-        self.took_part = names[:1] if self.method.predicts_alone else self._here(absence.away)
+        self.took_part = self._here(absence.away)
 
     @contextmanager
     def _without(self, absence: Absence) -> Iterator[None]:
@@ -165,7 +166,8 @@ class Trained:
                 unpack(self.owner.kept(), before, OWNER)
 
     def _here(self, away: frozenset[str]) -> list[str]:
-        return [name for name in self.parties.names if name not in away]
+        """Those who were asked and are not away."""
+        return [name for name in self.parties.asked_names if name not in away]
 
     def _measure(self, table: str, rows: Tensor, leader: str) -> dict[str, float]:
         return metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
@@ -187,7 +189,7 @@ class Trained:
             lambda turn: self.method.predict_each(self.owner, self.parties, turn), table, rows, purpose
         )
         named = dict(zip(self.parties.names, each, strict=True))
-        return {name: named[name] for name in self._here(self.channel.absence.away)}
+        return {name: logits for name, logits in named.items() if name not in self.channel.absence.away}
 
     def _in_chunks(
         self, predict: Callable[[Turn], list[Tensor]], table: str, rows: Tensor, purpose: str

@@ -86,7 +86,7 @@ class APFed(Method):
             object.__setattr__(self, name, as_tuple(getattr(self, name)))
         super().__post_init__()
         check_task_net(self.name, self.hidden, self.dropout)
-        check_choices(self.name, self.losses or (self.loss,), self.weights or (self.weight,), vars(self))
+        check_choices(self.name, vars(self))
 
     @property
     def only_sums(self) -> bool:
@@ -165,6 +165,6 @@ class APFed(Method):
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Mean rise of the held-out loss when the party's gradient is left out of one step."""
-        if not self.contribution_every:
-            raise ConfigError("apfed measures contributions only if asked to; train with contribution_every=5, say.")
-        return owner.contributions / owner.measured.clamp(min=1)  # type: ignore[no-any-return]
+        if not self.contribution_every or not owner.measured:
+            raise ConfigError("apfed has measured no contributions; train with contribution_every=5, say, or longer.")
+        return owner.contributions / owner.measured  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from colonnade.errors import ConfigError
 from colonnade.methods.passive import find_loss, wanted
 
 T = TypeVar("T")
+MOST = 1e6  # a larger weight drowns the owner's own loss, and overflows before it could help
 
 
 def as_tuple(given: Any) -> Any:
@@ -22,18 +22,19 @@ def of_party(party: int, each: Sequence[T], one: T) -> T:
     return each[party - 1] if 0 < party <= len(each) else one
 
 
-def check_choices(method: str, losses: Any, weights: Any, options: dict[str, Any]) -> None:
+def check_choices(method: str, options: dict[str, Any]) -> None:
     """Refuse losses that are not there or want options that the method does not have, and odd weights."""
-    if not isinstance(losses, tuple) or not isinstance(weights, tuple):
+    if not isinstance(options["losses"], tuple) or not isinstance(options["weights"], tuple):
         raise ConfigError(f"{method}: losses and weights are lists with one entry per passive party.")
-    for name in losses:
+    weights = options["weights"] or (options["weight"],)
+    for name in options["losses"] or (options["loss"],):
         for key in wanted(find_loss(name)):
             if key not in options:
                 raise ConfigError(f"the passive loss '{name}' wants an option '{key}', which {method} does not have.")
     for weight in weights:
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not number or not 0 <= weight < math.inf:
-            raise ConfigError(f"{method}: the weight {weight!r} is out of range; give numbers from 0.")
+        if not number or not 0 <= weight <= MOST:
+            raise ConfigError(f"{method}: the weight {weight!r} is out of range; give numbers from 0 to {MOST:g}.")
     for key in ("projection", "contribution_every"):
         if options[key] < 0:
             raise ConfigError(f"{method}: {key}={options[key]} is out of range; give 0 or more.")

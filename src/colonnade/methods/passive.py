@@ -105,6 +105,10 @@ def passive_loss(
     for net in nets:
         if net not in NETS:
             raise unknown("network of a passive party", net, NETS)
+    if isinstance(least_rows, bool) or not isinstance(least_rows, int) or least_rows < 1:
+        raise ConfigError(
+            f"least_rows={least_rows!r} of the passive loss '{name}' is no number of rows; give 1 or more."
+        )
 
     def add(function: LossFunction) -> LossFunction:
         _losses[name] = PassiveLoss(name, function, tuple(nets), least_rows)

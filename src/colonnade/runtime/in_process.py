@@ -29,6 +29,7 @@ class InProcess(Parties):
         self._asked = {group.members[0]: set(group.members) for group in self.groups}
         self.channel = channel
         self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
+        self.asked: set[int] = set()  # whoever asks a question clears it first, to know who took part
 
     def ask(
         self,
@@ -99,8 +100,15 @@ class InProcess(Parties):
             return None  # the step has no reply
         return self.channel.absence.instead(as_heard(self.names[k], turn), step, like, self.channel.heard)
 
+    @property
+    def asked_names(self) -> list[str]:
+        """Who was asked for anything since ``asked`` was cleared."""
+        return [name for k, name in enumerate(self.names) if k in self.asked]
+
     def _chosen(self, to: Iterable[int] | None) -> list[int]:
-        return list(range(len(self))) if to is None else sorted(set(to))
+        chosen = list(range(len(self))) if to is None else sorted(set(to))
+        self.asked.update(chosen)
+        return chosen
 
     def _replies(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None

@@ -23,7 +23,7 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.recovering import RecoverableSum
 from colonnade.seal.relay import Fields, Said, heard, spoken, stacked, unstacked
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Masker, total
+from colonnade.seal.secure_sum import Masker, Subject, total
 from colonnade.seal.shamir import threshold
 
 SETUP = "setup"
@@ -38,7 +38,7 @@ class SumTask(NamedTuple):
     coded: Mapping[str, dict[str, Coded]]
     expected: dict[str, SumCode]
     bounds: Fields
-    about: bytes
+    about: Subject
     turn: Turn
     step: str
 
@@ -133,7 +133,8 @@ class Blinding:
 
         sides = {party: task.coded[party] for party in self.parties}
         tickets = {party: ticket(own) for party, own in sides.items()} | {self.owner: ticket(task.expected)}
-        one = RecoverableSum(self.maskers, tickets, task.about + "+".join(names).encode(), ring, self.owner, send)
+        about = task.about._replace(step=f"{task.step}: {'+'.join(names)}")
+        one = RecoverableSum(self.maskers, tickets, about, ring, self.owner, send)
         one.here = [party for party in one.here if party in here]
         joined = {party: np.concatenate([own[name].codes.ravel() for name in names]) for party, own in sides.items()}
         summed, survivors = one.run(joined)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,11 +20,8 @@ Fields = dict[str, Tensor]
 LEAST_REACH, MOST_REACH = 0.25, 4.0  # how much a shared scale may move from one sum to the next
 
 
-class People(NamedTuple):
-    """Whose rows a table holds: one number per row, the same for the same id in every table."""
-
-    numbers: Tensor
-    digest: bytes
+People = Tensor
+"""Whose rows a table holds: one number per row, the same for the same id in every table."""
 
 
 class End:
@@ -52,7 +48,7 @@ class End:
             fields,
             source=self.source,
             budget=self.budget,
-            people=self.tables[turn.table].numbers.index_select(0, turn.rows),
+            people=self.tables[turn.table].index_select(0, turn.rows),
             label=f"{turn.purpose}/{turn.table}/{turn.round}/{step}",
             purpose=turn.purpose,
         )
@@ -176,7 +172,7 @@ class End:
     def keep(self, key: str, values: Tensor, turn: Turn) -> None:
         """Keep something for the next message about the same rows."""
         if key not in self.memory:
-            self.memory[key] = values.new_zeros(len(self.tables[turn.table].numbers), *values.shape[1:])
+            self.memory[key] = values.new_zeros(len(self.tables[turn.table]), *values.shape[1:])
         self.memory[key].index_copy_(0, turn.rows, values)
 
     def draw(self, key: str, turn: Turn) -> Draw:

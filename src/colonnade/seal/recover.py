@@ -28,7 +28,7 @@ from colonnade.seal.keys import PROTOCOL, Membership, Ticket, agree, expand, pac
 from colonnade.seal.mask import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import SumLog, check_messages
+from colonnade.seal.secure_sum import Subject, SumLog, check_messages
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")
 
@@ -100,10 +100,15 @@ class RecoverParty(_Sum):
     """One party's end of one recoverable sum; making it uses the ticket up, and every phase comes once and in order."""
 
     def __init__(
-        self, membership: Membership, ticket: Ticket, ring: Ring, log: SumLog | None = None, about: bytes = b""
+        self,
+        membership: Membership,
+        ticket: Ticket,
+        ring: Ring,
+        log: SumLog | None = None,
+        about: Subject | None = None,
     ) -> None:
         super().__init__(membership.manifest, membership.roster, ticket, ring)
-        self.about = about  # which rows of which round: they are summed over one set of parties only
+        self.about = about  # these people are summed over one set of parties only
         self.membership, self.party = membership, membership.party
         self.log = SumLog() if log is None else log
         self.log.begin(ticket, self.roster, self.names)
@@ -163,7 +168,8 @@ class RecoverParty(_Sum):
             self._enough(survivors, list(self._held), "survivors")
             if self.party not in survivors or list(survivors) != sorted(survivors):
                 raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
-            self.log.agree(self.about, survivors)
+            if self.about is not None:
+                self.log.agree(self.about, survivors)
             self._survivors, self._next = tuple(survivors), "reveal"
         return self.membership.identity.sign(self._list(self._survivors))
 

@@ -11,7 +11,7 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.recover import Advert, RecoverOwner, RecoverParty, Reveal
 from colonnade.seal.relay import Fields, Said, heard, only, single, spoken, stacked, unstacked
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Masker
+from colonnade.seal.secure_sum import Masker, Subject
 
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
@@ -24,7 +24,7 @@ class RecoverableSum:
         self,
         ends: Mapping[str, Masker],
         tickets: Mapping[str, Ticket],
-        about: bytes,
+        about: Subject,
         ring: Ring,
         owner: str,
         send: Send,

@@ -28,6 +28,14 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 
 
+class Subject(NamedTuple):
+    """What a sum is about: a step of a round, and the people whose rows it adds up."""
+
+    round: int
+    step: str
+    people: frozenset[int]
+
+
 class SumLog:
     """What one party has lent its values to; keep one for a whole job, over all memberships.
 
@@ -52,16 +60,26 @@ class SumLog:
         self._newest = (-1, -1)  # serial and attempt, of this roster
         self._at = -1  # the round of that serial
         self._opened = False
-        self._summed: dict[bytes, tuple[str, ...]] = {}
+        self._summed: dict[str, dict[tuple[str, ...], set[int]]] = {}  # of the newest round, by step and parties
+        self._summed_at = -1
 
-    def agree(self, about: bytes, survivors: Sequence[str]) -> None:
-        """Refuse a second sum about the same thing over other parties; ``about`` says which rows of which round."""
-        before = self._summed.setdefault(about, tuple(survivors))
-        if about and before != tuple(survivors):
+    def agree(self, about: Subject, survivors: Sequence[str]) -> None:
+        """Refuse a second sum about any of the same people over other parties: same networks, so a difference tells."""
+        if about.round < self._summed_at:
             raise SealError(
-                f"a sum over {list(survivors)} was asked of rows that were summed over {list(before)} already, and "
-                "the difference would show single parties; go on with the next round."
+                f"a sum of round {about.round} came after one of round {self._summed_at}; rounds go forward."
             )
+        if about.round > self._summed_at:
+            self._summed, self._summed_at = {}, about.round
+        known = self._summed.setdefault(about.step, {})
+        for parties, people in known.items():
+            again = len(people & about.people)
+            if again and parties != tuple(survivors):
+                raise SealError(
+                    f"a sum over {list(survivors)} was asked of {again} rows that were given to one over "
+                    f"{list(parties)}, and the difference would show single parties; ask the same, or other rows."
+                )
+        known.setdefault(tuple(survivors), set()).update(about.people)
 
     def begin(self, ticket: Ticket, roster: bytes, names: Sequence[str]) -> None:
         """Allow a masked message for a ticket in a session of ``names``, or refuse it."""
