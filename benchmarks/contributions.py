@@ -83,7 +83,7 @@ def compare(kept: Kept, loss: str, seeds: Sequence[int]) -> None:
     means = {key: [statistics.mean(column[name]) for name in NAMES] for key, column in columns.items()}
     agree = {key: spearmanr(means["measured"], means[key]).statistic for key in ("without", "alone")}
     show(
-        f"{loss}, seeds {list(seeds)}; Spearman with measured: without {agree['without']:.2f}, alone {agree['alone']:.2f}",
+        f"{loss}, seeds {list(seeds)}; Spearman: without {agree['without']:.2f}, alone {agree['alone']:.2f}",
         ["party", "measured per step x 10^6", "loss rises without it x 10^3", "loss falls with it alone x 10^3"],
         [
             [name, *(spread(columns[key][name], scale) for key, scale in zip(columns, (1e6, 1e3, 1e3), strict=True))]
