@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import numbers
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +17,7 @@ from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
+from colonnade.options import number, whole
 from colonnade.owners import schedule_for, warn_of_lonely_classes
 from colonnade.run import Run
 from colonnade.schedule import Schedule, SharedSchedule
@@ -78,7 +77,7 @@ def train(
     check_federation(tables, several=True)
     if folder is not None:
         check_vacant(Path(folder))
-    batch, seed, valid = _whole(batch, "batch"), _whole(seed, "seed"), _number(valid, "valid")
+    batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
     chosen, parties = _method_for(method, tables), parties_of(tables)
     seals, schedule = _seals_for(seal, chosen), schedule_for(tables, chosen, batch, seed, valid, shuffle)
     settings = Settings(
@@ -185,9 +184,9 @@ def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule | SharedS
     if epochs is not None and rounds is not None:
         raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
     if rounds is not None:
-        total = _whole(rounds, "rounds")
+        total = whole(rounds, "rounds")
     else:
-        total = (10 if epochs is None else _whole(epochs, "epochs")) * schedule.rounds_per_epoch
+        total = (10 if epochs is None else whole(epochs, "epochs")) * schedule.rounds_per_epoch
     if total < 1:
         raise ConfigError(f"training for {total} rounds makes no sense; give epochs or rounds of at least 1.")
     return total
@@ -198,7 +197,7 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
         return None
     if not len(schedule.valid_rows):
         raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
-    if not _number(points, "stop_drop") >= 0:
+    if not number(points, "stop_drop") >= 0:
         raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy, at least 0.")
     return float(points)
 
@@ -206,24 +205,10 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
 def _at_least_one(value: int | None, what: str, default: int) -> int:
     if value is None:
         return default
-    if _whole(value, what) < 1:
+    count = whole(value, what)
+    if count < 1:
         raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
-    return _whole(value, what)
-
-
-def _whole(value: Any, what: str) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)  # numpy's whole numbers too
-    except TypeError:
-        raise ConfigError(f"{what}={value!r} is not a whole number; give one, such as 10.") from None
-
-
-def _number(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ConfigError(f"{what}={value!r} is not a number.")
-    return float(value)
+    return count
 
 
 def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from colonnade.api import train
 from colonnade.errors import ConfigError, TableError
 from colonnade.method import Method, make_method, methods
 from colonnade.methods.local import Local
+from colonnade.options import number
 from colonnade.run import Run
 from colonnade.table import Table, check_classes, check_federation
 
@@ -81,5 +81,5 @@ def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: flo
 
 
 def _check_number(name: str, value: Any, least: float, most: float, words: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) <= most:
+    if not least <= number(value, name) <= most:
         raise ConfigError(f"{name}={value!r} is out of range; give a number {words}.")

@@ -23,10 +23,10 @@ DropOuts = Callable[[int], Iterable[str] | None]
 def obstacles(method: Method, seals: Seals) -> dict[str, str]:
     """The policies that a run cannot follow, each with the reason."""
     found = {}
-    blinded = seals.blind is not None and method.only_sums
-    if blinded and seals.blind is not None and not seals.blind.recover:
+    blind = seals.blind if method.only_sums else None
+    if blind is not None and not blind.recover:
         found["zero"] = "a blinded sum opens only if all answer; train with Blind(recover=True) to sum without some"
-    if blinded:
+    if blind is not None:
         found["mean"] = "the owner sees only blinded sums, so it knows no party's mean"
     if not method.refits:
         found["refit"] = f"{method.name} has no head per party at the owner"
@@ -49,16 +49,17 @@ def check_when_away(choice: str, policy: str, method: Method, seals: Seals) -> s
     """What a training round does about a party that is away, if there is such a choice and the run can follow it."""
     if not isinstance(choice, str) or choice not in WHEN_AWAY:
         raise unknown("choice of when_away", choice, WHEN_AWAY)
+    if choice != "without":
+        return choice
     against = obstacles(method, seals)
-    stand_in = "mean" if policy == "mean" else "zero"
-    if choice == "without" and "zero" in against:
+    if "zero" in against:
         raise ConfigError(f"{method.name} as set here cannot follow when_away='without': {against['zero']}.")
-    if choice == "without" and stand_in in against:
+    if policy == "mean" and "mean" in against:
         raise ConfigError(
-            f"{method.name} as set here cannot follow when_away='without' with missing='{stand_in}': "
-            f"{against[stand_in]}; use missing='zero'."
+            f"{method.name} as set here cannot follow when_away='without' with missing='mean': "
+            f"{against['mean']}; use missing='zero'."
         )
-    if choice == "without" and seals.down is not None and seals.down.feedback:
+    if seals.down is not None and seals.down.feedback:
         raise ConfigError(
             f"when_away='without' cannot be followed with {seals.down.kind}(feedback=True) on the way down, whose "
             "messages build on earlier ones that a party may have missed; use feedback with ways='up', or "

@@ -1,8 +1,10 @@
-"""The one check of options that users write: the default's type says what may come."""
+"""Checks of what users write: options, of which the default's type says what may come, and plain numbers."""
 
 from __future__ import annotations
 
 import math
+import numbers
+import operator
 from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
@@ -25,3 +27,29 @@ def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> No
             raise ConfigError(f"{whose}: {field.name}={value!r} is not {_WORDS[kind]}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{whose}: {field.name}={value} is not finite.")
+
+
+def whole(value: Any, what: str) -> int:
+    """A whole number, also one of numpy's.
+
+    >>> import numpy as np
+    >>> whole(np.int64(3), "rounds")
+    3
+    """
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{what}={value!r} is not a whole number; give one, such as 10.") from None
+
+
+def number(value: Any, what: str) -> float:
+    """A real number, also one of numpy's.
+
+    >>> number(1, "valid")
+    1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ConfigError(f"{what}={value!r} is not a number.")
+    return float(value)

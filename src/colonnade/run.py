@@ -186,7 +186,7 @@ class Run(Trained):
         drop, row = self.settings.stop_drop, self.history[-1]
         if drop is None or "valid_accuracy" not in row:  # nobody can tell, so training goes on
             return
-        best = max(row["valid_accuracy"] for row in self.history if "valid_accuracy" in row)
+        best = max(one["valid_accuracy"] for one in self.history if "valid_accuracy" in one)
         if row["valid_accuracy"] >= best:
             self._best = self._states()
         self.stopped = 100 * (best - row["valid_accuracy"]) > drop

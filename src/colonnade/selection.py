@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 from colonnade.channel import Channel
 from colonnade.errors import ConfigError, SealError, TableError, unknown
 from colonnade.ledger import OWNER, Ledger
+from colonnade.options import whole
 from colonnade.run import Run
 from colonnade.runtime import InProcess, threads
 from colonnade.runtime.loop import LoopSite
@@ -90,11 +90,12 @@ def select(
         return _by_heads(tables, number, run)
     if run is not None:
         raise ConfigError(f"run= came with by='{by}', which asks no trained run; leave it out, or use by='heads'.")
-    sample = draw_sample(tables[0].rows, _whole(queries, "queries"), _whole(rows, "rows"), seed)
+    sample = draw_sample(tables[0].rows, whole(queries, "queries"), whole(rows, "rows"), seed)
     check_neighbours(neighbours, len(sample.rows))
-    if _whole(tests, "tests") < 1:
+    groups = whole(tests, "tests")
+    if groups < 1:
         raise ConfigError(f"tests={tests} is out of range; give a whole number of random groups from 1.")
-    plan = Plan(by, number, sample, neighbours, _whole(tests, "tests"), _whole(seed, "seed"))
+    plan = Plan(by, number, sample, neighbours, groups, whole(seed, "seed"))
     began, ledger = time.process_time(), Ledger()
     with threads(1):
         scores = _scores(tables, plan, blind, opener, ledger)
@@ -196,11 +197,12 @@ def _count(share: float | None, count: int | None, parties: int) -> int:
         return how_many(0.5 if share is None else share, parties)
     if share is not None:
         raise ConfigError(f"share={share} and count={count} were both given; give one of them.")
-    if not 1 <= _whole(count, "count") <= parties:
+    chosen = whole(count, "count")
+    if not 1 <= chosen <= parties:
         raise ConfigError(
             f"count={count} of {parties} parties selects nobody, or more than there are; give 1 to {parties}."
         )
-    return _whole(count, "count")
+    return chosen
 
 
 def _sealed(seal: Any, helper: str | None, tables: Sequence[Table]) -> tuple[Blind | None, str]:
@@ -227,12 +229,3 @@ def _sealed(seal: Any, helper: str | None, tables: Sequence[Table]) -> tuple[Bli
         )
     # Distances need the wide ring, and a sum over those who answered would be another group's.
     return replace(blinds[0], ring=64, recover=False, clip=0.0), opener
-
-
-def _whole(value: Any, what: str) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise ConfigError(f"{what}={value!r} is not a whole number; give one.") from None

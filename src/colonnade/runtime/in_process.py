@@ -152,9 +152,9 @@ class InProcess(Parties):
         if all is None and each is None:
             return {}
         if each is None:
-            away = [self.names[k] for k in chosen if k not in self.at_home | self._gone]
+            others = [self.names[k] for k in chosen if k not in self.at_home | self._gone]
             # The owner's own part hears what the others hear: like parties must be computed alike.
-            heard = self.channel.broadcast(all, parties=away, step=step, turn=turn) if away else all
+            heard = self.channel.broadcast(all, parties=others, step=step, turn=turn) if others else all
             return dict.fromkeys(chosen, heard)
         messages = dict(zip(chosen, each, strict=True))
         for k in set(chosen) - self.at_home - self._gone:
