@@ -26,7 +26,7 @@ class InProcess(Parties):
         self.names = [table.name for table in tables]
         self.sites = list(sites)
         self.groups = [site for site in sites if isinstance(site, FusedSite)]  # as they are when all are asked
-        self._asked = {group.members[0]: set(group.members) for group in self.groups}
+        self._stacked_for = {group.members[0]: set(group.members) for group in self.groups}
         self.channel = channel
         self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
         self.asked: set[int] = set()  # whoever asks a question clears it first, to know who took part
@@ -177,7 +177,7 @@ class InProcess(Parties):
     def _sites_for(self, chosen: set[int], turn: Turn) -> list[Site]:
         for group in self.groups:
             asked = chosen.intersection(group.members)
-            if asked and asked != self._asked[group.members[0]]:
+            if asked and asked != self._stacked_for[group.members[0]]:
                 states: dict[int, Packed] = {}
                 for site in self._parts_of(group):
                     if site.is_amid(turn):
@@ -199,7 +199,7 @@ class InProcess(Parties):
         for site in new:
             site.load(states)
         self.sites = sorted([*(s for s in self.sites if s not in old), *new], key=lambda site: site.members[0])
-        self._asked[group.members[0]] = asked
+        self._stacked_for[group.members[0]] = asked
 
     def _parts_of(self, group: FusedSite) -> list[Site]:
         return [site for site in self.sites if set(site.members) <= set(group.members)]
