@@ -28,7 +28,7 @@ LAYERS = [
     "trained",
     "run",
     "api",
-    "distil selection",
+    "distil selection alignment",
     "report",
     "config bench",
     "cli",

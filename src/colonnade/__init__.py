@@ -9,6 +9,7 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
+from colonnade.align.result import Alignment
 from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
@@ -42,7 +43,8 @@ from colonnade.split import split
 from colonnade.table import Scale, Table
 
 # isort: split
-from colonnade.method import methods  # after the packages of the same names, so that the functions win
+from colonnade.alignment import align  # after the packages of the same names, so that the functions win
+from colonnade.method import methods
 from colonnade.selection import keep, select
 
 __version__ = "0.1.0"
@@ -63,6 +65,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AggVFL",
+    "Alignment",
     "Bits",
     "Blind",
     "ColonnadeError",
@@ -90,6 +93,7 @@ __all__ = [
     "TopK",
     "Turn",
     "VFedMH",
+    "align",
     "datasets",
     "distil",
     "keep",
