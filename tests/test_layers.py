@@ -29,7 +29,7 @@ LAYERS = [
     "trained",
     "run",
     "api",
-    "distil selection",
+    "distil selection alignment",
     "report",
     "config bench",
     "cli",

@@ -52,6 +52,12 @@ def test_the_code_about_tables_runs(tmp_path: Path) -> None:
     assert "refused: " in printed and "2 ids of 'twice'" in printed
 
 
+def test_the_code_about_alignment_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "align.md").read_text(), tmp_path)
+    assert "3 ids are common to 2 parties" in printed
+    assert printed.count("'bank' relays and compares") == 2, "it is said before the run and after it"
+
+
 def test_the_docs_name_every_way_to_select() -> None:
     text = (ROOT / "docs" / "selection.md").read_text()
     assert all(f'`"{way}"`' in text for way in WAYS)

@@ -9,6 +9,7 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
+from colonnade.align.result import Alignment
 from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
@@ -44,7 +45,8 @@ from colonnade.split import split
 from colonnade.table import Scale, Table
 
 # isort: split
-from colonnade.method import methods  # after the packages of the same names, so that the functions win
+from colonnade.alignment import align  # after the packages of the same names, so that the functions win
+from colonnade.method import methods
 from colonnade.prepare.federation import prepare
 from colonnade.selection import keep, select
 
@@ -66,6 +68,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AggVFL",
+    "Alignment",
     "Bits",
     "Blind",
     "ColonnadeError",
@@ -97,6 +100,7 @@ __all__ = [
     "TopK",
     "Turn",
     "VFedMH",
+    "align",
     "datasets",
     "distil",
     "keep",
