@@ -46,6 +46,18 @@ def test_the_code_about_selection_runs(tmp_path: Path) -> None:
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
 
 
+def test_the_code_about_tables_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "tables.md").read_text(), tmp_path)
+    assert min(accuracies(printed)) > 0.7 and "job      category" in printed
+    assert "refused: " in printed and "2 ids of 'twice'" in printed
+
+
+def test_the_code_about_alignment_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "align.md").read_text(), tmp_path)
+    assert "3 ids are common to 2 parties" in printed
+    assert printed.count("'bank' relays and compares") == 2, "it is said before the run and after it"
+
+
 def test_the_docs_name_every_way_to_select() -> None:
     text = (ROOT / "docs" / "selection.md").read_text()
     assert all(f'`"{way}"`' in text for way in WAYS)

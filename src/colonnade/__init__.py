@@ -9,10 +9,11 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
+from colonnade.align.result import Alignment
 from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods import (
     CVFL,
@@ -32,17 +33,21 @@ from colonnade.methods import (
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TinyCNN
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TableNet, TinyCNN
 from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.owners import share
+from colonnade.prepare import Preparation
 from colonnade.run import Run
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.select.result import Selection
+from colonnade.sheets import Sheet, read
 from colonnade.split import split
 from colonnade.table import Scale, Table
 
 # isort: split
-from colonnade.method import methods  # after the packages of the same names, so that the functions win
+from colonnade.alignment import align  # after the packages of the same names, so that the functions win
+from colonnade.method import methods
+from colonnade.prepare.federation import prepare
 from colonnade.selection import keep, select
 
 __version__ = "0.1.0"
@@ -63,9 +68,11 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AggVFL",
+    "Alignment",
     "Bits",
     "Blind",
     "ColonnadeError",
+    "ColonnadeWarning",
     "FedBCD",
     "FedOptimus",
     "LaplaceLabels",
@@ -77,19 +84,23 @@ __all__ = [
     "Noise",
     "Owner",
     "Parties",
+    "Preparation",
     "RandomLabels",
     "ResNet",
     "Run",
     "Scale",
     "Seal",
     "Selection",
+    "Sheet",
     "SmallCNN",
     "SplitNN",
     "Table",
+    "TableNet",
     "TinyCNN",
     "TopK",
     "Turn",
     "VFedMH",
+    "align",
     "datasets",
     "distil",
     "keep",
@@ -97,6 +108,8 @@ __all__ = [
     "methods",
     "party_step",
     "passive_loss",
+    "prepare",
+    "read",
     "register",
     "resume",
     "select",

@@ -94,7 +94,7 @@ def train(
         when_away=check_when_away(when_away, missing, chosen, seals),
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
-    builders = _one_each(models.default_model if model is None else model, parties, "model")
+    builders = _one_each(_default_models(parties) if model is None else model, parties, "model")
     optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
     run = Run(
         tables,
@@ -209,6 +209,10 @@ def _at_least_one(value: int | None, what: str, default: int) -> int:
     if count < 1:
         raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
     return count
+
+
+def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
+    return [models.default_for(table.cardinalities) for table in parties]
 
 
 def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:

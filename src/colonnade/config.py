@@ -257,12 +257,13 @@ def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
 
 
 def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    parties = len(parties_of(rows))
+    holders = parties_of(rows)
+    parties, usual = len(holders), [models.default_for(table.cardinalities) for table in holders]
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
         *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
         *_pairs(complete(was["settings"]), job.train.given, ""),
-        ("model", was["model"], _described(models, job.model or models.default_model, parties)),
+        ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
         ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),

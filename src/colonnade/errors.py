@@ -16,6 +16,8 @@
     ├── CheckpointError            a saved state that is torn, altered or foreign
     └── FolderError                a run folder that cannot be read or written
 
+    ColonnadeWarning               something was left out or is odd, and work goes on
+
 Every message is one sentence: what came, what was expected, what to do.
 The command line prints it and exits with code 2.
 """
@@ -78,6 +80,10 @@ class CheckpointError(ColonnadeError):
 
 class FolderError(ColonnadeError):
     """A run folder that cannot be read or written."""
+
+
+class ColonnadeWarning(UserWarning):
+    """Something was left out or is odd, and work goes on."""
 
 
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:

@@ -54,6 +54,7 @@ class Table:
 
     ``columns`` is ``[rows, ...]``: numbers (kept as float32) or uint8 pixels, which stay uint8
     and stay a view of the array they were cut from until a batch is drawn.
+    ``preparation`` is how they were made of a party's raw columns, if :func:`colonnade.prepare` made them.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -72,6 +73,7 @@ class Table:
     scale: Scale | None = None
     classes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = field(default=None, repr=False)
+    preparation: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
@@ -92,6 +94,11 @@ class Table:
     def shape(self) -> tuple[int, ...]:
         """The shape of one row's columns, ``()`` if the table has none."""
         return () if self.columns is None else tuple(self.columns.shape[1:])
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """How many codes each of the last columns has, if those are categories to be embedded."""
+        return () if self.preparation is None else tuple(self.preparation.cardinalities)
 
     def draw(self, rows: Tensor) -> Tensor:
         """The scaled inputs of the given rows, float32."""
@@ -260,7 +267,8 @@ def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
     if tensor.dtype == torch.uint8:
         return tensor
     tensor = tensor.to(torch.float32)
-    if not bool(torch.isfinite(tensor).all()):
+    least, greatest = tensor.aminmax()  # NaN if there is one; takes no memory, where isfinite takes more than the table
+    if not bool(torch.isfinite(least) & torch.isfinite(greatest)):
         column = int(torch.nonzero(~torch.isfinite(tensor.flatten(1)))[0, 1])
         raise TableError(
             f"column {_column(column, column_names)} of table '{name}' holds NaN or infinite values; "
