@@ -52,6 +52,8 @@ class Trained:
         how = settings.batch, settings.seed, settings.valid, settings.shuffle
         self.schedule = schedule_for(tables, method, *how)
         self._shapes = [table.shape for table in parties_of(tables)]
+        self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
+        self.names = tables[0].classes  # of the classes or labels, where the owner's table has some
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         self.seals = seals or Seals()
         self.sides = make_sides(tables, method, settings, models, optimizers, self.seals, self.ledger)
