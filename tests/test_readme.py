@@ -9,6 +9,7 @@ from pathlib import Path
 import colonnade as cn
 from colonnade.seal import SEALS
 from colonnade.selection import WAYS
+from colonnade.task import TASKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -44,6 +45,14 @@ def test_the_code_about_apfed_runs(tmp_path: Path) -> None:
 def test_the_code_about_selection_runs(tmp_path: Path) -> None:
     printed = run_code((ROOT / "docs" / "selection.md").read_text(), tmp_path)
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
+
+
+def test_the_code_about_tasks_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tasks.md").read_text()
+    printed = run_code(text, tmp_path)
+    (r2,) = re.findall(r"'r2': ([\d.]+)", printed)
+    assert float(r2) > 0.3 and "'macro_auc', 'micro_auc'" in printed
+    assert all(f'`"{task}"`' in text for task in TASKS)
 
 
 def test_the_docs_name_every_way_to_select() -> None:
