@@ -15,6 +15,7 @@ SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "errors",
     "options table message optim models net schedule settings state evaluate prox",
+    "task",
     "ledger heard",
     "seal",
     "channel",

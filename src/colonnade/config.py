@@ -79,6 +79,8 @@ class TrainSection:
     threads: int | None = None
     missing: str | None = None
     when_away: str | None = None
+    task: str | None = None
+    weights: list[float] | str | None = None
     folder: str | None = None
 
     @property

@@ -183,13 +183,13 @@ class Run(Trained):
             return {}
 
     def _stop_early(self) -> None:
-        drop, row = self.settings.stop_drop, self.history[-1]
-        if drop is None or "valid_accuracy" not in row:  # nobody can tell, so training goes on
+        drop, row, score = self.settings.stop_drop, self.history[-1], f"valid_{self.task.score}"
+        if drop is None or score not in row:  # nobody can tell, so training goes on
             return
-        best = max(one["valid_accuracy"] for one in self.history if "valid_accuracy" in one)
-        if row["valid_accuracy"] >= best:
+        best = max(one[score] for one in self.history if score in one)
+        if row[score] >= best:
             self._best = self._states()
-        self.stopped = 100 * (best - row["valid_accuracy"]) > drop
+        self.stopped = 100 * (best - row[score]) > drop
 
     def prolong(self, rounds: int) -> None:
         """Let training go on to a later last round."""

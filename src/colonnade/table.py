@@ -221,7 +221,14 @@ def _check_owners(owners: Sequence[Table], parties: Sequence[Table]) -> None:
 
 def check_classes(labels: Tensor, name: str) -> int:
     """How many classes there are, refusing fewer than two."""
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise TableError(f"the labels of table '{name}' are not class numbers; give one whole number from 0 per row.")
     seen = torch.unique(labels)
+    if len(seen) and int(seen.min()) < 0:
+        raise TableError(
+            f"the labels of table '{name}' hold {int(seen.min())}; class numbers start at 0, other numbers are learnt "
+            "with task='values'."
+        )
     if len(seen) < 2:
         raise TableError(
             f"the labels of table '{name}' hold one class only ({seen.tolist()}); training needs at least two."
@@ -230,7 +237,7 @@ def check_classes(labels: Tensor, name: str) -> int:
     if classes > 10 * len(seen):
         raise TableError(
             f"the labels of table '{name}' go up to {classes - 1} but only {len(seen)} numbers occur; "
-            "number the classes from 0 without gaps."
+            "number the classes from 0 without gaps, or learn numbers with task='values'."
         )
     return classes
 
@@ -329,6 +336,7 @@ def _column(index: int, names: tuple[str, ...]) -> str:
 
 
 def _labels(labels: Any, name: str) -> Tensor:
+    """Class numbers or values [rows], or several [rows, labels]: int64 if all are whole numbers, else float64."""
     if not isinstance(labels, Tensor):
         try:
             labels = np.asarray(labels)
@@ -340,11 +348,15 @@ def _labels(labels: Any, name: str) -> Tensor:
                 "for instance with numpy.unique(labels, return_inverse=True)."
             )
     tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(_plain(labels))
-    if tensor.ndim != 1:
-        raise TableError(f"the labels of table '{name}' have {tensor.ndim} dimensions; give one class number per row.")
-    if tensor.is_floating_point() and not bool((tensor == tensor.round()).all()):
-        raise TableError(f"the labels of table '{name}' are not whole numbers; give class numbers from 0.")
-    tensor = tensor.to(torch.int64)
-    if len(tensor) and int(tensor.min()) < 0:
-        raise TableError(f"the labels of table '{name}' hold {int(tensor.min())}; class numbers start at 0.")
-    return tensor
+    if tensor.ndim not in (1, 2) or (tensor.ndim == 2 and tensor.shape[1] < 2):
+        raise TableError(
+            f"the labels of table '{name}' have {tensor.ndim} dimensions, {tuple(tensor.shape)}; give one class number "
+            "or value per row, or a matrix of several labels."
+        )
+    if not tensor.is_floating_point():
+        return tensor.to(torch.int64)
+    if not bool(torch.isfinite(tensor).all()):
+        raise TableError(f"the labels of table '{name}' hold NaN or infinite values; drop those rows first.")
+    exact = tensor.to(torch.float64)
+    whole = (exact == exact.round()) & (exact.abs() < 2**53)
+    return exact.to(torch.int64) if bool(whole.all()) else exact

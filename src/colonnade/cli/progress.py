@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from colonnade.cli.app import err
-from colonnade.report.words import percent, size
+from colonnade.report.words import metric, size
 from colonnade.run import Run
 
 
@@ -62,5 +62,6 @@ def counted(label: str, what: str) -> Iterator[Callable[[int, int], None]]:
 def _facts(run: Run) -> str:
     facts = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}", size(run.ledger.bytes_for("train"))]
     latest = run.history[-1] if run.history else {}
-    accuracy = latest.get("test_accuracy", latest.get("valid_accuracy"))
-    return "  ".join([*facts, *([f"accuracy {percent(accuracy)}"] if accuracy is not None else [])])
+    name = run.task.score
+    score = latest.get(f"test_{name}", latest.get(f"valid_{name}"))
+    return "  ".join([*facts, *([f"{name} {metric(name, score)}"] if score is not None else [])])
