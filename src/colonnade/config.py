@@ -19,7 +19,7 @@ from __future__ import annotations
 import tomllib
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from colonnade.api import resume, train
 from colonnade.data import load
 from colonnade.errors import CheckpointError, ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection, Progress
-from colonnade.folder import check_vacant, make_folder
 from colonnade.method import Method, make_method
 from colonnade.report import read_summary
 from colonnade.run import Run
@@ -152,8 +151,10 @@ def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
     parties, others = sections.get("party", []), [name for name in ("align", "prepare") if sections[name]]
     if not parties:
         if others:
-            raise ConfigError(f"[{others[0]}] is about files, and the job has none; write a [[party]] for each of them.")
-        return _section(DataSection, "data", sections["data"])
+            raise ConfigError(
+                f"[{others[0]}] is about files, and the job has none; write a [[party]] for each of them."
+            )
+        return typing.cast(DataSection, _section(DataSection, "data", sections["data"]))
     if sections["data"]:
         raise ConfigError("the job has [data] and [[party]]; a named data set has no files: leave one of them out.")
     if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
@@ -194,7 +195,10 @@ def gather(job: Job, on_progress: Progress | None = None) -> Gathered:
         return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
     sheets = job.data.read()
     alignment = job.data.aligned(sheets, job.train.seed, on_progress)
-    return Gathered(*job.data.prepared(sheets, alignment, job.train.seed, job.train.task), sheets, alignment)
+    origin = job.data.origin(sheets, alignment)
+    both = job.data.prepared(sheets, alignment, job.train.seed, job.train.task)
+    train, test = ([replace(table, origin=origin) for table in tables] for tables in both)
+    return Gathered(train, test, sheets, alignment)
 
 
 def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
@@ -219,10 +223,6 @@ def train_job(
     if job.select is not None:
         chosen = selection or select_job(job, found)
         rows, test = chosen.tables, test and keep(test, chosen)
-    place = folder or job.train.folder
-    if place is not None and isinstance(job.data, Files) and found.alignment is not None:
-        check_vacant(Path(place))
-        job.data.write(make_folder(place), found.sheets, found.alignment)
     return train(
         rows,
         job.method,
@@ -231,19 +231,17 @@ def train_job(
         optimizer=job.optimizer,
         seal=job.seals,
         test=test,
-        folder=place,
+        folder=folder or job.train.folder,
         on_round=on_round,
         **job.train.given,
     )
 
 
-def resume_job(
-    job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None
-) -> Run:
+def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
     """Go on with a job where its run folder left off; more epochs than before prolong the run."""
     description, found = read_summary(folder)["description"], gathered or gather(job)
     if isinstance(job.data, Files):
-        job.data.check_unchanged(Path(folder), found.sheets)
+        job.data.check_unchanged(description, found.sheets)
     rows, test = (_kept_as(description, tables) for tables in (found.train, found.test))
     for what, was, said in _differences(job, rows, description):
         raise CheckpointError(

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.alignment import Alignment, align
-from colonnade.errors import CheckpointError, ConfigError, TableError
-from colonnade.folder import write_text
+from colonnade.errors import ConfigError, TableError
 from colonnade.prepare.federation import prepare
 from colonnade.sheets import Sheet
 from colonnade.sheets.reading import read
 from colonnade.table import Table
 
 Progress = Callable[[int, int], None]
-PLACE = "files.json"
 
 
 @dataclass(frozen=True)
@@ -124,45 +121,38 @@ class Files:
         kind = task or ("several" if len(sheets[0].labels) > 1 else "classes")
         return prepare(sheets, alignment, seed=seed, labels=kind, **how)
 
-    def write(self, folder: Path, sheets: Sequence[Sheet], alignment: Alignment) -> None:
-        """Note in a run's folder what was read and aligned, for predictions on new files and for who comes later."""
+    def origin(self, sheets: Sequence[Sheet], alignment: Alignment) -> dict[str, Any]:
+        """What tables made of these files say of where they come from; a run keeps it."""
         facts = {
             "parties": [asdict(party) for party in self.parties],
             "align": asdict(self.align),
             "prepare": asdict(self.prepare),
             "digests": {sheet.name: sheet.digest for sheet in sheets},
-            "alignment": alignment.to_json(),
+            "common": alignment.count,
+            "sizes": alignment.sizes,
         }
-        write_text(folder / PLACE, json.dumps(facts, indent=2))
+        return {"files": facts}
 
-    def check_unchanged(self, folder: Path, sheets: Sequence[Sheet]) -> None:
-        """Refuse to go on with other files than those that the run in a folder was trained on."""
-        was = _facts(folder)["digests"]
+    def check_unchanged(self, description: Mapping[str, Any], sheets: Sequence[Sheet]) -> None:
+        """Refuse to go on with other files than those that a run was trained on."""
+        was = _facts(description)["digests"]
         for sheet in sheets:
             if sheet.digest != was.get(sheet.name):
                 raise TableError(
-                    f"the files of '{sheet.name}' are not those that the run in {folder} was trained on (another "
-                    "SHA-256); bring those back, or start another run."
+                    f"the files of '{sheet.name}' are not those that the run was trained on (another SHA-256); "
+                    "bring those back, or start another run."
                 )
 
 
-def files_of(folder: str | Path) -> Files:
-    """The files that the run in a folder was trained on, by their descriptions."""
-    facts = _facts(Path(folder))
+def files_of(description: Mapping[str, Any]) -> Files:
+    """The files that a run was trained on, as it describes them."""
+    facts = _facts(description)
     parties = tuple(PartySection(**party) for party in facts["parties"])
     return Files(parties, AlignSection(**facts["align"]), PrepareSection(**facts["prepare"]))
 
 
-def _facts(folder: Path) -> dict[str, Any]:
-    place = folder / PLACE
-    try:
-        facts = json.loads(place.read_bytes())
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"the run in {folder} was not trained on files ({PLACE} is not there); use run.predict(tables) in Python."
-        ) from None
-    except (OSError, ValueError):
-        facts = {}
-    if not isinstance(facts, dict) or set(facts) != {"parties", "align", "prepare", "digests", "alignment"}:
-        raise CheckpointError(f"{place} is damaged or foreign; train again.")
+def _facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] | None = (description["data"] or {}).get("files")
+    if facts is None:
+        raise ConfigError("the run was not trained by a job on files; use run.predict(tables) in Python.")
     return facts

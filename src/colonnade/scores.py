@@ -64,7 +64,9 @@ def check_place(path: str | Path) -> Path:
     """A file that scores can be written to, by its suffix and folder."""
     place = Path(path)
     if place.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"scores are written as CSV or Parquet, but {place} is neither; end it with .csv or .parquet.")
+        raise ConfigError(
+            f"scores are written as CSV or Parquet, but {place} is neither; end it with .csv or .parquet."
+        )
     if not place.parent.is_dir():
         raise FolderError(f"the folder of {place} does not exist; make it first.")
     return place

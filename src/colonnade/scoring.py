@@ -52,7 +52,8 @@ def score(
     ``sheets`` are what :func:`colonnade.read` gives, the owner's first, under the names of the training tables; no
     label is needed. With ``missing="refuse"`` (the run's policy if None) the ids that all parties know are aligned and
     scored. Any other policy aligns the owner with each party by itself, so each pair learns what ids it has in common,
-    and every row of the owner that somebody knows is scored; the policy stands for those who do not know it.
+    and every row of the owner that somebody knows is scored; the policy stands for those who do not know it. A method
+    that predicts alone (APFed) asks nobody, and needs the owner's file only.
 
     ``scores.write("scores.parquet")`` writes ids and predictions; ``scores.notes`` say what was not scored, and why.
     """
@@ -60,14 +61,14 @@ def score(
     policy = check_policy(run.settings.missing if missing is None else missing, run.method, run.seals)
     how = {"mode": mode, "minimum": minimum, "seed": seed, "on_progress": on_progress}
     ledger = Ledger()
-    groups = _known_to_all(run, sheets, how, ledger) if policy == "refuse" else _by_who_knows(run, sheets, how, ledger)
+    groups = _groups(run, sheets, policy, how, ledger)
     found = [_predicted(run, sheets, preparations, group, policy) for group in groups]
     rows = np.concatenate([group.rows[owner.name] for group in groups])
     order = np.argsort(rows)
     return Scores(
         ids=owner.ids_at(rows[order]),
         values=torch.cat(found)[torch.from_numpy(order)],
-        names=run.outputs,
+        names=run.names or tuple(map(str, range(run.task.outputs))),
         task=run.task.name,
         notes=tuple(_notes(owner, groups, policy)),
         ledger=ledger,
@@ -93,6 +94,14 @@ def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Prepar
     return sheets[0], run.preparations
 
 
+def _groups(run: Run, sheets: Sequence[Sheet], policy: str, how: dict[str, Any], ledger: Ledger) -> list[Group]:
+    """Which rows are scored, and with whom."""
+    if run.method.predicts_alone:
+        owner, *others = run.preparations
+        return [Group({owner: np.arange(sheets[0].rows)}, tuple(others))]
+    return _known_to_all(run, sheets, how, ledger) if policy == "refuse" else _by_who_knows(run, sheets, how, ledger)
+
+
 def _known_to_all(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger: Ledger) -> list[Group]:
     """The rows that all parties have."""
     here = [sheet.name for sheet in sheets]
@@ -109,7 +118,7 @@ def _known_to_all(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
 def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger: Ledger) -> list[Group]:
     """The owner's rows that somebody knows, by who does; each party is aligned with the owner alone."""
     owner, *others = sheets
-    places = np.full((len(others), owner.rows), -1)
+    places = np.full((len(others), owner.rows), -1)  # of the owner's rows at each party; -1 where it has none
     for place, sheet in zip(places, others, strict=True):
         try:
             alignment = align([owner, sheet], **how)
@@ -117,15 +126,17 @@ def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
             continue
         ledger.add(alignment.ledger)
         place[alignment.rows[owner.name]] = alignment.rows[sheet.name]
-    groups = []
-    for pattern in np.unique(places >= 0, axis=1).T:
-        rows = np.flatnonzero(((places >= 0).T == pattern).all(axis=1))
+    known_to, groups = places >= 0, []
+    for pattern in np.unique(known_to, axis=1).T:
+        rows = np.flatnonzero((known_to == pattern[:, None]).all(axis=0))
         known = {sheet.name: own[rows] for sheet, own, there in zip(others, places, pattern, strict=True) if there}
-        if known or run.preparations[owner.name].width:
+        if known:
             away = [name for name in [*run.preparations][1:] if name not in known]
             groups.append(Group({owner.name: rows, **known}, tuple(away)))
     if not groups:
-        raise NoCommonIdError("no party knows any id of the owner's file; check the id columns and how ids are written.")
+        raise NoCommonIdError(
+            "no party knows any id of the owner's file; check the id columns and how ids are written."
+        )
     return groups
 
 
@@ -150,8 +161,8 @@ def _notes(owner: Sheet, groups: Sequence[Group], policy: str) -> Iterator[str]:
     scored = sum(len(group.rows[owner.name]) for group in groups)
     if scored < owner.rows:
         who = "all parties know" if policy == "refuse" else "anybody else knows"
-        yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: their ids are none that {who}"
+        yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: they are none that {who}"
     for group in groups:
-        if group.away:
+        if group.away and len(group.rows) > 1:
             count = len(group.rows[owner.name])
             yield f"{count} rows are scored without {', '.join(group.away)}, which do not know them ({policy})"

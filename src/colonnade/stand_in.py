@@ -16,11 +16,10 @@ def stand_ins(description: dict[str, Any]) -> list[Table]:
     """A federation of the described names, shapes and rows. It takes next to no memory, and nothing true is in it."""
     if "outputs" not in description:
         raise CheckpointError("the run was saved by an older version; pass its tables to resume again.")
-    classes = tuple(description["classes"])
     tables = [_table(name, rows, tuple(shape)) for name, rows, shape in description["tables"]]
     owner = tables[0]
     labels = _labels(description["settings"]["task"], owner.rows, description["outputs"])
-    return [Table(owner.ids, owner.columns, labels, owner.name, classes=classes), *tables[1:]]
+    return [Table(owner.ids, owner.columns, labels, owner.name, classes=tuple(description["names"])), *tables[1:]]
 
 
 def _table(name: str, rows: int, shape: tuple[int, ...]) -> Table:
@@ -33,5 +32,5 @@ def _labels(task: str, rows: int, outputs: int) -> Tensor:
     numbers = torch.arange(rows)
     if task == "classes":
         return numbers % outputs
-    wide = (numbers % 2).unsqueeze(-1).expand(rows, outputs)
-    return wide.double() + (0.5 if task == "values" else 0.0)
+    bits = numbers % 2 if outputs == 1 else (numbers % 2).unsqueeze(-1).expand(rows, outputs)
+    return bits + 0.5 if task == "values" else bits

@@ -31,8 +31,8 @@ def predict(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score the rows of new files with a trained run; only the owner gets the scores."""
-    place, trained_on = check_place(to), files_of(run)
-    trained = resume(run, train=False)
+    place, trained = check_place(to), resume(run, train=False)
+    trained_on = files_of(trained.description)
     sheets = trained_on.read(_by_name(files))
     with aligning(trained_on, quiet=quiet) as on_progress:
         scores = score(

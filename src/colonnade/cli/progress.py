@@ -38,7 +38,9 @@ def follow(progress: Progress, label: str) -> Callable[[Run], None]:
     def on_round(run: Run) -> None:
         if not tasks:  # only now is it known where the run starts and ends
             progress.start()
-            tasks.append(progress.add_task(label, total=run.settings.rounds, completed=run.round, facts="", unit="rounds"))
+            tasks.append(
+                progress.add_task(label, total=run.settings.rounds, completed=run.round, facts="", unit="rounds")
+            )
         progress.update(tasks[0], completed=run.round, facts=_facts(run))
 
     return on_round
