@@ -38,6 +38,8 @@ from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.owners import share
 from colonnade.prepare import Preparation
 from colonnade.run import Run
+from colonnade.scores import Scores
+from colonnade.scoring import score
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.select.result import Selection
 from colonnade.sheets import Sheet, read
@@ -89,6 +91,7 @@ __all__ = [
     "ResNet",
     "Run",
     "Scale",
+    "Scores",
     "Seal",
     "Selection",
     "Sheet",
@@ -112,6 +115,7 @@ __all__ = [
     "read",
     "register",
     "resume",
+    "score",
     "select",
     "share",
     "split",

@@ -19,10 +19,12 @@ from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
 from colonnade.options import number, whole
 from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.prepared import read_preparations
 from colonnade.run import Run
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
+from colonnade.stand_in import stand_ins
 from colonnade.table import Table, check_federation, owners_of, parties_of
 from colonnade.task import Weights, plain_weights, task_of
 
@@ -151,11 +153,13 @@ def resume(
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
-    ``train=False`` only opens it, to predict or to look. Simulated drop-outs (``away``) must be given again too.
+    ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
+    given again too.
     """
     folder = Path(path)
     description = _read_description(folder)
-    tables = _tables_again(description, tables, folder)
+    opened = tables is None and not _can_reload(description) and not train
+    tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     builders = [_model_again(entry) for entry in description["model"]] if model is None else model
     optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
     settings = Settings(**description.pop("settings"))
@@ -173,6 +177,8 @@ def resume(
         description=description,
     )
     run.load(folder)
+    run.opened = opened
+    run.preparations = read_preparations(folder) or run.preparations
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round, away) if train else run.use_best()
@@ -311,9 +317,14 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return found
 
 
+def _can_reload(description: dict[str, Any]) -> bool:
+    """Whether the tables are those of a named data set."""
+    return "load" in (description["data"] or {})
+
+
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
     if tables is None:
-        if not description["data"]:
+        if not _can_reload(description):
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
         tables = reload(description["data"])
     check_federation(tables, several=True)

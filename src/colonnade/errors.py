@@ -4,6 +4,7 @@
 
     ColonnadeError                 everything below; catch this one at the edge
     ├── TableError                 a table or a federation that cannot be trained on
+    │   └── NoCommonIdError        tables that have no id in common
     ├── DataError                  a named data set that cannot be had
     ├── ConfigError                an unknown name, an option out of range, a job file that makes no sense
     ├── ModelError                 a network that does not fit its party
@@ -31,6 +32,10 @@ class ColonnadeError(Exception):
 
 class TableError(ColonnadeError, ValueError):
     """A table or a federation that cannot be trained on."""
+
+
+class NoCommonIdError(TableError):
+    """Tables that have no id in common."""
 
 
 class DataError(ColonnadeError):

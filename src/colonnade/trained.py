@@ -22,6 +22,7 @@ from colonnade.owners import all_labels, schedule_for
 from colonnade.runtime import threads
 from colonnade.seal import Seals
 from colonnade.settings import Settings
+from colonnade.sheets import Sheet
 from colonnade.sides import make_sides
 from colonnade.spent import write_spent
 from colonnade.state import Packed, pack, unpack
@@ -52,6 +53,8 @@ class Trained:
         how = settings.batch, settings.seed, settings.valid, settings.shuffle
         self.schedule = schedule_for(tables, method, *how)
         self._shapes = [table.shape for table in parties_of(tables)]
+        self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
+        self.names = tables[0].classes  # those of the classes or labels, if the owner's table has them
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         self.seals = seals or Seals()
         task = self._task(tables)
@@ -113,6 +116,8 @@ class Trained:
         answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
         ``owner`` names which of several owners predicts, by default the first.
         """
+        if any(isinstance(table, Sheet) for table in tables):
+            raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
         with self._asking("predict", tables, away, missing, labelled=False):
             logits = self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
             return self.task.predictions(logits)

@@ -30,7 +30,7 @@ from colonnade.align.messages import (
 )
 from colonnade.align.peer import Terms
 from colonnade.align.proof import MAC_BYTES
-from colonnade.errors import MessageError, PrivacyError, TableError
+from colonnade.errors import MessageError, NoCommonIdError, PrivacyError
 from colonnade.method import Parties, Turn
 
 PURPOSE = "align"
@@ -102,7 +102,7 @@ class Ring:
         """Refuse an intersection that is too small, before anybody is told anything of it."""
         names = ", ".join(self.parties.names)
         if count == 0:
-            raise TableError(
+            raise NoCommonIdError(
                 f"no id is common to all of {names}; check that the ids are of the same kind and written alike."
             )
         if count < self.terms.minimum:

@@ -48,7 +48,7 @@ class RunView:
         self.models: list[dict[str, Any] | None] = description["model"]
         self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
         self.seals: list[dict[str, Any]] = description.get("seal", [])
-        self.data: str = (description["data"] or {}).get("load", "tables of one's own")
+        self.data: str = _named(description["data"] or {})
         self.name: str = summary.get("name") or f"{self.method} on {self.data}"
         self.parties: list[str] = summary["parties"]
         self.owners: list[str] = [name for name, _, shape in self.tables if not shape]
@@ -150,3 +150,10 @@ def common_accuracy(runs: Sequence[RunView]) -> float | None:
     if len(finals) < len(runs) or len({(run.data, run.measured) for run in runs}) > 1:
         return None
     return math.floor(100 * min(finals) + 1e-4) / 100
+
+
+def _named(data: dict[str, Any]) -> str:
+    """A data set by its name, files by those who hold them."""
+    if "files" in data:
+        return "files of " + ", ".join(party["name"] for party in data["files"]["parties"])
+    return str(data.get("load", "tables of one's own"))
