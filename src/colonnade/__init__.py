@@ -13,6 +13,10 @@ from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
 from colonnade.errors import ColonnadeError
+from colonnade.explain.importance import Importance, importance
+from colonnade.explain.maps import EmbeddingMap, embedding_map
+from colonnade.explain.noisy import with_noise
+from colonnade.explain.summarise import summarise
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods import (
     CVFL,
@@ -44,6 +48,7 @@ from colonnade.table import Scale, Table
 # isort: split
 from colonnade.method import methods  # after the packages of the same names, so that the functions win
 from colonnade.selection import keep, select
+from colonnade.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 
@@ -66,8 +71,10 @@ __all__ = [
     "Bits",
     "Blind",
     "ColonnadeError",
+    "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
+    "Importance",
     "LaplaceLabels",
     "LeNet",
     "Local",
@@ -85,6 +92,7 @@ __all__ = [
     "Selection",
     "SmallCNN",
     "SplitNN",
+    "Sweep",
     "Table",
     "TinyCNN",
     "TopK",
@@ -92,6 +100,8 @@ __all__ = [
     "VFedMH",
     "datasets",
     "distil",
+    "embedding_map",
+    "importance",
     "keep",
     "load",
     "methods",
@@ -102,5 +112,8 @@ __all__ = [
     "select",
     "share",
     "split",
+    "summarise",
+    "sweep",
     "train",
+    "with_noise",
 ]

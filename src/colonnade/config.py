@@ -30,6 +30,7 @@ from colonnade.run import Run
 from colonnade.select.result import Selection
 from colonnade.selection import keep, select
 from colonnade.settings import complete
+from colonnade.sweep import Sweep, sweep
 from colonnade.table import Table, parties_of
 
 OnRound = Callable[[Run], None]
@@ -166,6 +167,16 @@ def train_job(
         on_round=on_round,
         **job.train.given,
     )
+
+
+def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
+    """Train a job once for every combination of some values, as :func:`colonnade.sweep` does."""
+    if job.select is not None:
+        raise ConfigError("the job has a [select] section, and a sweep trains with all parties; remove it.")
+    data = {key: value for key, value in asdict(job.data).items() if value is not None}
+    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given}
+    given = {key: value for key, value in options.items() if value is not None}
+    return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
 
 
 def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None) -> Run:
