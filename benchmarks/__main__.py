@@ -32,6 +32,7 @@ def main() -> None:
             ["missing"],
             ["fedoptimus", *seeds],
             ["selection", "--parts", "mnist"],
+            ["reading"],
         ]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)

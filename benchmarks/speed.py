@@ -49,7 +49,8 @@ class Plain:
         self.opts = [torch.optim.SGD(n.parameters(), lr=LR, momentum=0.9, weight_decay=DECAY) for n in self.nets]
         self.head_opts = [torch.optim.SGD(h.parameters(), lr=LR, weight_decay=DECAY) for h in self.heads]
         self.dual = torch.zeros(len(y), CLASSES)
-        self.solve = {"scipy": solve_with_scipy, "batched": cross_entropy_prox}[solver]
+        solvers: dict[str, Callable[..., Tensor]] = {"scipy": solve_with_scipy, "batched": cross_entropy_prox}
+        self.solve = solvers[solver]
         rows = torch.arange(len(y))
         self.batches = iter(DataLoader(TensorDataset(x, y, rows), batch_size=BATCH, shuffle=True))
 

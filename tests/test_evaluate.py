@@ -8,10 +8,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    f1_score,
+    hamming_loss,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    roc_curve,
+    root_mean_squared_error,
+)
 
 from colonnade.errors import TableError
-from colonnade.evaluate import auc, metrics
+from colonnade.evaluate import auc, calibration, label_metrics, metrics, value_metrics
 
 
 def test_by_hand() -> None:
@@ -65,3 +77,59 @@ def test_no_auc_when_only_one_class_came() -> None:
 def test_a_class_that_was_never_trained() -> None:
     with pytest.raises(TableError, match="class 3, but the model was trained on 3 classes"):
         metrics(torch.zeros(2, 3), torch.tensor([0, 3]))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=60))
+def test_two_classes_as_scikit_learn_has_them(rows: list[tuple[int, bool]]) -> None:
+    """Also with many ties."""
+    labels = torch.tensor([int(row[1]) for row in rows])
+    logits = torch.tensor([[0.0, row[0] / 2] for row in rows])
+    if len(labels.unique()) < 2:
+        return
+    found, p = metrics(logits, labels), logits.double().softmax(1)[:, 1]
+    false, true, _ = roc_curve(labels, p)
+    assert found["auc"] == pytest.approx(roc_auc_score(labels, p), abs=1e-12)
+    assert found["average_precision"] == pytest.approx(average_precision_score(labels, p), abs=1e-12)
+    assert found["ks"] == pytest.approx(abs(true - false).max(), abs=1e-12)
+    assert found["brier"] == pytest.approx(brier_score_loss(labels, p), abs=1e-12)
+
+
+def test_the_curve_of_calibration_is_that_of_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = 3 * torch.randn(400, 2, generator=generator)
+    labels = (torch.rand(400, generator=generator) < logits.softmax(1)[:, 1]).long()
+    bins = calibration(logits, labels)
+    observed, predicted = calibration_curve(labels, logits.double().softmax(1)[:, 1], n_bins=15)
+    assert [one.observed for one in bins] == pytest.approx(observed.tolist())
+    assert [one.predicted for one in bins] == pytest.approx(predicted.tolist())
+    assert sum(one.rows for one in bins) == 400
+    by_hand = sum(one.rows / 400 * abs(one.predicted - one.observed) for one in bins)
+    assert metrics(logits, labels)["ece"] == pytest.approx(by_hand) and by_hand < 0.1
+
+
+@pytest.mark.parametrize("shape", [(50,), (50, 3)])
+def test_values_as_scikit_learn_has_them(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(2)
+    labels = 100 + 20 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    predicted = labels + 5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    found = value_metrics(predicted, labels)
+    assert found["r2"] == pytest.approx(r2_score(labels, predicted))
+    assert found["rmse"] == pytest.approx(root_mean_squared_error(labels, predicted))
+    assert found["mae"] == pytest.approx(mean_absolute_error(labels, predicted))
+    assert sorted(value_metrics(predicted, 0 * labels)) == ["mae", "rmse"]
+
+
+def test_several_labels_as_scikit_learn_has_them() -> None:
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(80, 4, generator=generator)
+    labels = (torch.rand(80, 4, generator=generator) < logits.sigmoid()).long()
+    found = label_metrics(logits, labels)
+    assert found["accuracy"] == pytest.approx(1 - hamming_loss(labels, logits > 0))
+    assert found["micro_f1"] == pytest.approx(f1_score(labels, logits > 0, average="micro"))
+    assert found["micro_auc"] == pytest.approx(roc_auc_score(labels, logits, average="micro"))
+    assert found["macro_auc"] == pytest.approx(roc_auc_score(labels, logits, average="macro"))
+    labels[:, 0] = 1  # one value only: not in the macro mean
+    expected = roc_auc_score(labels[:, 1:], logits[:, 1:], average="macro")
+    assert label_metrics(logits, labels)["macro_auc"] == pytest.approx(expected)
+    assert sorted(label_metrics(logits, torch.zeros_like(labels))) == ["accuracy", "micro_f1"]

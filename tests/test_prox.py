@@ -1,6 +1,7 @@
 """The z-step of VIMADMM against SciPy, against its own optimality condition, and by hand."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
-from scipy.special import logsumexp, softmax, wrightomega
+from scipy.special import expit, logsumexp, softmax, wrightomega
 from torch import Tensor
 
 from colonnade import prox
 from colonnade.errors import TrainingError
-from colonnade.prox import cross_entropy_prox
+from colonnade.prox import cross_entropy_prox, logistic_prox, squared_prox
 
 Row = NDArray[np.float64]
 
@@ -249,3 +250,117 @@ def test_no_convergence_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wright_omega_against_scipy() -> None:
     x = torch.cat([torch.linspace(-100, 100, 40_001, dtype=torch.float64), torch.logspace(2, 9, 200).double()])
     torch.testing.assert_close(prox._wright_omega(x), torch.from_numpy(wrightomega(x.numpy())), rtol=1e-13, atol=0)
+
+
+# Weights, squared error and logistic loss
+
+
+@pytest.mark.parametrize("soft_labels", [False, True])
+@pytest.mark.parametrize("rho", [1e-3, 0.1, 1.0, 30.0, 1e3])
+def test_a_weight_is_another_rho_and_dual(rho: float, soft_labels: bool) -> None:
+    """min w CE - <dual, z> + rho/2 |.|^2 is, divided by w, the plain problem with dual / w and rho / w."""
+    total, dual, hard, soft = random_rows(11, 60, 8, size=20.0)
+    target = soft if soft_labels else hard
+    weights = torch.logspace(-2, 2, 60, dtype=torch.float64)[:, None]
+    together = cross_entropy_prox(total, dual, target, rho, weights)
+    for j, w in enumerate(weights[:, 0].tolist()):
+        row = slice(j, j + 1)
+        alone = cross_entropy_prox(total[row], dual[row] / w, target[row], rho / w)
+        torch.testing.assert_close(together[row], alone, rtol=1e-12, atol=1e-10)
+
+
+def test_weights_of_one_change_nothing_but_rounding() -> None:
+    total, dual, hard, _ = random_rows(12, 50, 7, size=10.0)
+    ones = torch.ones(50, 1, dtype=torch.float64)
+    weighted = cross_entropy_prox(total, dual, hard, 0.7, ones)
+    torch.testing.assert_close(weighted, cross_entropy_prox(total, dual, hard, 0.7), rtol=0, atol=1e-12)
+
+
+def test_squared_by_hand_and_against_scipy() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        rho, (total, dual, y) = 10.0 ** rng.uniform(-3, 3), rng.normal(size=(3, 1, 4)) * 10.0 ** rng.uniform(-1, 3)
+        z = squared_prox(*map(torch.from_numpy, (total, dual, y)), rho).numpy()
+        np.testing.assert_allclose(z, (y + dual + rho * total) / (1 + rho), rtol=1e-12, atol=1e-12)
+        slope = z - y - dual + rho * (z - total)
+        assert np.abs(slope).max() <= 1e-12 * (1 + rho) * (1 + np.abs([total, dual, y]).max())
+
+    def value(z: Row) -> float:
+        return float(((z - 3) ** 2 / 2 + 2 * z + 0.25 * (1 - z) ** 2).sum())
+
+    (found,) = minimize(value, np.zeros(1), method="L-BFGS-B").x
+    one = torch.ones(1, 1, dtype=torch.float64)
+    assert squared_prox(one, -2 * one, 3 * one, 0.5).item() == pytest.approx(found, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(
+    total=st.floats(-1e4, 1e4),
+    dual=st.floats(-5, 5),
+    y=st.floats(0, 1),
+    log_rho=st.floats(-3, 3),
+    log_weight=st.floats(-2, 2),
+)
+def test_logistic_gradient_is_zero(total: float, dual: float, y: float, log_rho: float, log_weight: float) -> None:
+    rho, w = 10.0**log_rho, 10.0**log_weight
+    entries = [torch.tensor([[value]], dtype=torch.float64) for value in (total, dual, y)]
+    z = logistic_prox(*entries, rho, torch.tensor([[w]], dtype=torch.float64)).item()
+    floor = 1.0 + w + abs(z) + rho * (abs(z) + abs(total)) + abs(dual)
+    assert abs(w * (expit(z) - y) - dual + rho * (z - total)) <= 1e-13 * floor
+
+
+def test_logistic_against_brentq() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(300):
+        rho, w = 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-1, 1)
+        total, dual, y = rng.uniform(-1, 1) * 10.0 ** rng.uniform(-1, 3), rng.normal(), float(rng.integers(2))
+        s = total + (w * y + dual) / rho
+
+        def slope(z: float, s: float = s, c: float = w / rho) -> float:
+            return float(z + c * expit(z) - s)
+
+        expected = brentq(slope, s - w / rho - 1, s + 1, xtol=1e-12, rtol=1e-14)
+        entries = [torch.tensor([[value]], dtype=torch.float64) for value in (total, dual, y)]
+        found = logistic_prox(*entries, rho, torch.tensor([[w]], dtype=torch.float64)).item()
+        assert found == pytest.approx(expected, abs=1e-10, rel=1e-11)
+
+
+@pytest.mark.parametrize("rho", [1e-3, 1.0, 1e3])
+def test_logistic_corners_converge_in_few_steps(rho: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prox, "MAX_STEPS", 9)
+    sizes = 10.0 ** torch.arange(-3, 5, dtype=torch.float64)
+    total = torch.cat([-sizes, torch.zeros(1), sizes])[:, None].expand(-1, 2)
+    target = torch.tensor([0.0, 1.0], dtype=torch.float64).expand_as(total)
+    z = logistic_prox(total, torch.zeros_like(total), target, rho)
+    torch.testing.assert_close(
+        z, -logistic_prox(-total, torch.zeros_like(total), 1 - target, rho), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_two_classes_and_one_logistic_label_agree() -> None:
+    """A softmax over two logits moves their difference as a logistic loss does, with twice the rho on half of it."""
+    total, dual, hard, _ = random_rows(13, 30, 2, size=5.0)
+    both = cross_entropy_prox(total, dual, hard, 0.5)
+    gap = [(part[:, 1] - part[:, 0])[:, None] for part in (total, dual / 2)]
+    alone = logistic_prox(*gap, hard[:, None].double(), 0.25)
+    torch.testing.assert_close((both[:, 1] - both[:, 0])[:, None], alone, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("solve", [squared_prox, logistic_prox])
+def test_the_others_refuse_the_same(solve: Any) -> None:
+    total, dual, hard, soft = random_rows(14, 4, 3, size=1.0)
+    with pytest.raises(TrainingError, match="rho"):
+        solve(total, dual, soft, 0.0)
+    with pytest.raises(TrainingError, match="correct the shapes"):
+        solve(total, dual, hard, 1.0)
+    assert solve(total.float(), dual.float(), soft.float(), 1.0).dtype == torch.float32
+    soft[0, 0] = math.nan
+    with pytest.raises(TrainingError, match="not finite"):
+        solve(total, dual, soft, 1.0)
+
+
+def test_no_convergence_of_the_logistic_step_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prox, "MAX_STEPS", 1)
+    total, dual, _, soft = random_rows(15, 8, 10, size=10.0)
+    with pytest.raises(TrainingError, match="did not converge in 1 Newton steps"):
+        logistic_prox(total, dual, soft, 0.1)

@@ -12,6 +12,7 @@ import colonnade as cn
 from colonnade.explain.importance import WAYS as WAYS_TO_MEASURE
 from colonnade.seal import SEALS
 from colonnade.selection import WAYS
+from colonnade.task import TASKS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -59,6 +60,26 @@ def test_the_code_about_who_matters_runs(tmp_path: Path) -> None:
 def test_the_docs_name_every_way_to_measure_importance() -> None:
     text = (ROOT / "docs" / "explain.md").read_text()
     assert all(f'`"{way}"`' in text for way in WAYS_TO_MEASURE)
+
+
+def test_the_code_about_tables_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "tables.md").read_text(), tmp_path)
+    assert min(accuracies(printed)) > 0.7 and "job      category" in printed
+    assert "refused: " in printed and "2 ids of 'twice'" in printed
+
+
+def test_the_code_about_alignment_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "align.md").read_text(), tmp_path)
+    assert "3 ids are common to 2 parties" in printed
+    assert printed.count("'bank' relays and compares") == 2, "it is said before the run and after it"
+
+
+def test_the_code_about_tasks_runs(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tasks.md").read_text()
+    printed = run_code(text, tmp_path)
+    (r2,) = re.findall(r"'r2': ([\d.]+)", printed)
+    assert float(r2) > 0.3 and "'macro_auc', 'micro_auc'" in printed
+    assert all(f'`"{task}"`' in text for task in TASKS)
 
 
 def test_the_docs_name_every_way_to_select() -> None:

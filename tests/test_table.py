@@ -216,9 +216,9 @@ def test_ragged_labels() -> None:
         ({"labels": ["yes", "no", "yes"]}, "labels of table 'bank' hold .*'yes'"),
         ({"labels": [None, 1, 0]}, "labels of table 'bank' hold None"),
         ({"labels": [[0], [1], [0]]}, "labels of table 'bank' have 2 dimensions"),
-        ({"labels": [0.5, 1, 0]}, "not whole numbers"),
-        ({"labels": [np.nan, 1, 0]}, "not whole numbers"),
-        ({"labels": [0, -1, 0]}, "hold -1; class numbers start at 0"),
+        ({"labels": np.zeros((3, 2, 2))}, "labels of table 'bank' have 3 dimensions"),
+        ({"labels": [np.nan, 1, 0]}, "labels of table 'bank' hold NaN"),
+        ({"labels": [np.inf, 1.5, 0]}, "labels of table 'bank' hold NaN or infinite"),
         ({"labels": []}, "0 rows of labels"),
     ],
 )
@@ -304,3 +304,16 @@ def test_classes() -> None:
 def test_numbers_that_are_no_class_numbers() -> None:
     with pytest.raises(TableError):
         check_classes(torch.tensor([0, 10_000_000]), "owner")
+    with pytest.raises(TableError, match=r"hold -1; class numbers start at 0, other numbers .* task='values'"):
+        check_classes(torch.tensor([0, -1, 1]), "owner")
+    with pytest.raises(TableError, match="are not class numbers"):
+        check_classes(torch.tensor([0.5, 1.0]), "owner")
+
+
+def test_labels_may_be_values_or_several() -> None:
+    values = Table(IDS, labels=[0.5, -1.0, 2.0]).labels
+    assert values.dtype == torch.float64 and values.tolist() == [0.5, -1.0, 2.0]
+    several = Table(IDS, labels=[[0, 1], [1.0, 1], [0, 0]])
+    assert several.labels.dtype == torch.int64 and several.take([2, 1]).labels.tolist() == [[0, 0], [1, 1]]
+    assert Table(IDS, labels=[-3, 0, 7]).labels.tolist() == [-3, 0, 7]  # whether they are classes is asked in training
+    assert Table(IDS, labels=[1e300, 1.0, 2.0]).labels.dtype == torch.float64

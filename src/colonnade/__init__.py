@@ -9,10 +9,11 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
+from colonnade.align.result import Alignment
 from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.explain.importance import Importance, importance
 from colonnade.explain.maps import EmbeddingMap, embedding_map
 from colonnade.explain.noisy import with_noise
@@ -36,17 +37,23 @@ from colonnade.methods import (
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TinyCNN
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TableNet, TinyCNN
 from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.owners import share
+from colonnade.prepare import Preparation
 from colonnade.run import Run
+from colonnade.scores import Scores
+from colonnade.scoring import score
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
 from colonnade.select.result import Selection
+from colonnade.sheets import Sheet, read
 from colonnade.split import split
 from colonnade.table import Scale, Table
 
 # isort: split
-from colonnade.method import methods  # after the packages of the same names, so that the functions win
+from colonnade.alignment import align  # after the packages of the same names, so that the functions win
+from colonnade.method import methods
+from colonnade.prepare.federation import prepare
 from colonnade.selection import keep, select
 from colonnade.sweep import Sweep, sweep
 
@@ -68,9 +75,11 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AggVFL",
+    "Alignment",
     "Bits",
     "Blind",
     "ColonnadeError",
+    "ColonnadeWarning",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
@@ -84,20 +93,25 @@ __all__ = [
     "Noise",
     "Owner",
     "Parties",
+    "Preparation",
     "RandomLabels",
     "ResNet",
     "Run",
     "Scale",
+    "Scores",
     "Seal",
     "Selection",
+    "Sheet",
     "SmallCNN",
     "SplitNN",
     "Sweep",
     "Table",
+    "TableNet",
     "TinyCNN",
     "TopK",
     "Turn",
     "VFedMH",
+    "align",
     "datasets",
     "distil",
     "embedding_map",
@@ -107,8 +121,11 @@ __all__ = [
     "methods",
     "party_step",
     "passive_loss",
+    "prepare",
+    "read",
     "register",
     "resume",
+    "score",
     "select",
     "share",
     "split",

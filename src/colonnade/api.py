@@ -18,12 +18,15 @@ from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
 from colonnade.options import number, whole
-from colonnade.owners import schedule_for, warn_of_lonely_classes
+from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.prepared import read_preparations
 from colonnade.run import Run
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
+from colonnade.stand_in import stand_ins
 from colonnade.table import Table, check_federation, owners_of, parties_of
+from colonnade.task import Weights, plain_weights, task_of
 
 Many = Any  # one builder, or a list with one per party
 
@@ -41,6 +44,8 @@ def train(
     optimizer: Many = None,
     seal: Any = None,
     targets: Tensor | None = None,
+    task: str | None = None,
+    weights: Weights = None,
     valid: float = 0.0,
     test: Sequence[Table] | None = None,
     shuffle: str = "epoch",
@@ -59,8 +64,11 @@ def train(
     optimiser from parameters; each is one builder for all or a list with one per party.
     ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
     ``targets`` [rows, classes] are soft labels to train on instead of the table's, such as a teacher's.
+    ``task`` is "classes", "values" (regression) or "several" (labels that are 0 or 1 each); without it, labels that are
+    whole numbers are classes, other numbers values, and a matrix is several labels. ``weights`` are "balanced" or one
+    positive number per class or label, by which a row's loss is multiplied in training.
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
-    validation accuracy falls more than so many points below its best and keeps the best.
+    validation accuracy (r2 of values) falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
     ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit").
     ``when_away`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
@@ -77,9 +85,10 @@ def train(
     check_federation(tables, several=True)
     if folder is not None:
         check_vacant(Path(folder))
+    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
+    chosen = _method_for(method, tables, **learnt)
     batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
-    chosen, parties = _method_for(method, tables), parties_of(tables)
-    seals, schedule = _seals_for(seal, chosen), schedule_for(tables, chosen, batch, seed, valid, shuffle)
+    seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -92,23 +101,39 @@ def train(
         threads=threads,
         missing=check_policy(missing, chosen, seals),
         when_away=check_when_away(when_away, missing, chosen, seals),
+        **learnt,
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
-    builders = _one_each(models.default_model if model is None else model, parties, "model")
-    optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    run = Run(
+    run = _start(tables, chosen, settings, model, optimizer, seals, listed(seal), folder)
+    if targets is not None:
+        run.teach(targets)
+    return run.fit(test, on_round, away)
+
+
+def _start(
+    tables: Sequence[Table],
+    method: Method,
+    settings: Settings,
+    model: Many,
+    optimizer: Many,
+    seals: Seals,
+    given: list[Seal],
+    folder: str | Path | None,
+) -> Run:
+    """The run before its first round, with a network and an optimiser for every party."""
+    parties = parties_of(tables)
+    builders = _one_each(_default_models(parties) if model is None else model, parties, "model")
+    optimizers = _one_each(method.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
+    return Run(
         tables,
-        chosen,
+        method,
         settings,
         builders,
         optimizers,
         seals=seals,
         folder=None if folder is None else make_folder(folder),
-        description=_describe(tables, chosen, builders, optimizers, listed(seal)),
+        description=_describe(tables, method, builders, optimizers, given),
     )
-    if targets is not None:
-        run.teach(targets)
-    return run.fit(test, on_round, away)
 
 
 def resume(
@@ -128,11 +153,13 @@ def resume(
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
-    ``train=False`` only opens it, to predict or to look. Simulated drop-outs (``away``) must be given again too.
+    ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
+    given again too.
     """
     folder = Path(path)
     description = _read_description(folder)
-    tables = _tables_again(description, tables, folder)
+    opened = tables is None and not _can_reload(description) and not train
+    tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     builders = [_model_again(entry) for entry in description["model"]] if model is None else model
     optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
     settings = Settings(**description.pop("settings"))
@@ -150,13 +177,15 @@ def resume(
         description=description,
     )
     run.load(folder)
+    run.opened = opened
+    run.preparations = read_preparations(folder) or run.preparations
     if epochs is not None or rounds is not None:
         run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round, away) if train else run.use_best()
 
 
-def _method_for(method: str | Method, tables: Sequence[Table]) -> Method:
-    """The method, if the owner has the columns that it wants."""
+def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
+    """The method, if the owner has the columns that it wants and it can learn the task."""
     chosen = make_method(method)
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
@@ -164,13 +193,32 @@ def _method_for(method: str | Method, tables: Sequence[Table]) -> Method:
     if owners > 1 and not chosen.several_owners:
         able = ", ".join(name for name, cls in methods().items() if cls.several_owners)
         raise TableError(f"{chosen.name} has one owner, but {owners} tables have labels; these know several: {able}.")
-    warn_of_lonely_classes(tables)
+    reason = chosen.why_not(task, weighted=weights is not None)
+    if reason:
+        able = ", ".join(name for name, cls in methods().items() if task in cls.tasks and name != chosen.name)
+        what = f"task='{task}'" + (" with weights" if weights is not None else "")
+        raise ConfigError(f"{chosen.name} as set here cannot learn {what}: {reason}; or use one of {able}.")
+    if owners > 1 and weights == "balanced":
+        raise ConfigError(
+            f"weights='balanced' needs the counts of all classes, and {owners} owners do not tell each other theirs; "
+            "give one number per class."
+        )
+    if task == "classes":
+        warn_of_lonely_classes(tables)
     return chosen
 
 
-def _seals_for(came: Any, method: Method) -> Seals:
-    """The seals in their places, if the method can take them."""
+def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
+    """The seals in their places, if the method can take them and the labels can be protected."""
     seals = make_seals(came)
+    if seals.labels is not None and task != "classes":
+        raise SealError(
+            f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."
+        )
+    if seals.labels is not None and weights is not None:
+        raise SealError(
+            f"{seals.labels.kind} hides every row's class and weights by class would show it; leave one of them out."
+        )
     if seals.blind is not None and not method.only_sums:
         able = {name: cls.sums for name, cls in methods().items() if cls.sums != "never"}
         words = ", ".join(name if when == "always" else f"{name} ({when})" for name, when in able.items())
@@ -198,7 +246,7 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
     if not len(schedule.valid_rows):
         raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
     if not number(points, "stop_drop") >= 0:
-        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy, at least 0.")
+        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
     return float(points)
 
 
@@ -209,6 +257,10 @@ def _at_least_one(value: int | None, what: str, default: int) -> int:
     if count < 1:
         raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
     return count
+
+
+def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
+    return [models.default_for(table.cardinalities) for table in parties]
 
 
 def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
@@ -265,9 +317,14 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return found
 
 
+def _can_reload(description: dict[str, Any]) -> bool:
+    """Whether the tables are those of a named data set."""
+    return "load" in (description["data"] or {})
+
+
 def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
     if tables is None:
-        if not description["data"]:
+        if not _can_reload(description):
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
         tables = reload(description["data"])
     check_federation(tables, several=True)

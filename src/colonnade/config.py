@@ -2,7 +2,10 @@
 
 ::
 
-    [data]       load, parties, by, owner, owners, alpha, ...      as in colonnade.load
+    [data]       load, parties, by, owner, owners, alpha, ...      as in colonnade.load; or, with files:
+    [[party]]    name, files, id, label, ...                       as in colonnade.read, one section per party
+    [align]      mode, minimum, maximum, normalise                 as in colonnade.align
+    [prepare]    test, numbers, categories, ...                    as in colonnade.prepare
     [train]      method, epochs, rounds, batch, seed, ...          as in colonnade.train
     [method]     any option of that method
     [model]      kind and its options; [[model]] gives one per party
@@ -21,22 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from colonnade import models, optim, seal
-from colonnade.api import resume, train
-from colonnade.data import load
-from colonnade.errors import CheckpointError, ConfigError, unknown
+from colonnade.errors import ConfigError, unknown
+from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
-from colonnade.report import read_summary
-from colonnade.run import Run
-from colonnade.select.result import Selection
-from colonnade.selection import keep, select
-from colonnade.settings import complete
-from colonnade.sweep import Sweep, sweep
-from colonnade.table import Table, parties_of
 
-OnRound = Callable[[Run], None]
 Builders = Any  # one builder, a list with one per party, or None for the default
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+_EXAMPLES = {"load": "digits", "name": "bank", "files": "bank.csv", "id": "customer"}
 _NOT_IN_A_RUN = ("method", "epochs", "folder")  # what [train] says beyond a run's own settings
 
 
@@ -72,6 +67,8 @@ class TrainSection:
     threads: int | None = None
     missing: str | None = None
     when_away: str | None = None
+    task: str | None = None
+    weights: list[float] | str | None = None
     folder: str | None = None
 
     @property
@@ -99,138 +96,64 @@ class SelectSection:
 class Job:
     """A run that can be started, every name and type in it checked."""
 
-    data: DataSection
+    data: DataSection | Files
     train: TrainSection
     method: Method
     model: Builders = None
     optimizer: Builders = None
     seals: tuple[seal.Seal, ...] = ()
     select: SelectSection | None = None
+    name: str = "job"
 
     @property
     def default_folder(self) -> Path:
         """Where the run goes if nobody says otherwise."""
-        return Path(self.train.folder or f"runs/{self.method.name}-{self.data.load}-{self.train.seed}")
+        data = self.name if isinstance(self.data, Files) else self.data.load
+        return Path(self.train.folder or f"runs/{self.method.name}-{data}-{self.train.seed}")
 
 
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes, or one sentence about what is wrong with it."""
     sections = _parse(Path(path))
-    known = ("data", "train", "method", "model", "optimizer", "seal", "select")
+    known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select")
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
-    for name in ("data", "train", "method", *({"select"} & sections.keys())):
+    for name in ("data", "align", "prepare", "train", "method", *({"select"} & sections.keys())):
         if not isinstance(sections.setdefault(name, {}), dict):
             raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
     how = _section(TrainSection, "train", sections["train"])
     return Job(
-        data=_section(DataSection, "data", sections["data"]),
+        data=_data(sections, Path(path).parent),
         train=how,
         method=make_method(how.method, **sections["method"]),
         model=_builders("model", models.make_model, sections.get("model")),
         optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
         seals=_seals(sections.get("seal", [])),
         select=_section(SelectSection, "select", sections["select"]) if "select" in sections else None,
+        name=Path(path).stem,
     )
 
 
-def select_job(job: Job) -> Selection:
-    """Select parties as the job's [select] says; its Blind, if it has one, blinds the selection too."""
-    how = {key: value for key, value in asdict(job.select or SelectSection()).items() if value is not None}
-    if how.get("by") == "heads":
-        raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
-    blind = [one for one in job.seals if isinstance(one, seal.Blind)]
-    return select(_tables(job)[0], **{"seed": job.train.seed, **how}, seal=blind)
-
-
-def train_job(
-    job: Job,
-    folder: str | Path | None = None,
-    on_round: OnRound | None = None,
-    selection: Selection | None = None,
-) -> Run:
-    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects."""
-    rows, test = _tables(job)
-    if job.select is not None:
-        chosen = selection or select_job(job)
-        rows, test = chosen.tables, keep(test, chosen)
-    return train(
-        rows,
-        job.method,
-        epochs=job.train.epochs,
-        model=job.model,
-        optimizer=job.optimizer,
-        seal=job.seals,
-        test=test,
-        folder=folder or job.train.folder,
-        on_round=on_round,
-        **job.train.given,
+def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
+    """A named data set, or everybody's files."""
+    parties, others = sections.get("party", []), [name for name in ("align", "prepare") if sections[name]]
+    if not parties:
+        if others:
+            raise ConfigError(
+                f"[{others[0]}] is about files, and the job has none; write a [[party]] for each of them."
+            )
+        return typing.cast(DataSection, _section(DataSection, "data", sections["data"]))
+    if sections["data"]:
+        raise ConfigError("the job has [data] and [[party]]; a named data set has no files: leave one of them out.")
+    if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
+        raise ConfigError(f"party = {parties!r:.60} is not a list of sections; write [[party]] once for every party.")
+    return Files(
+        tuple(_section(PartySection, "party", party) for party in parties),
+        _section(AlignSection, "align", sections["align"]),
+        _section(PrepareSection, "prepare", sections["prepare"]),
+        beside,
     )
-
-
-def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
-    """Train a job once for every combination of some values, as :func:`colonnade.sweep` does."""
-    if job.select is not None:
-        raise ConfigError("the job has a [select] section, and a sweep trains with all parties; remove it.")
-    data = {key: value for key, value in asdict(job.data).items() if value is not None}
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given}
-    given = {key: value for key, value in options.items() if value is not None}
-    return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
-
-
-def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None) -> Run:
-    """Go on with a job where its run folder left off; more epochs than before prolong the run."""
-    description = read_summary(folder)["description"]
-    rows, test = (_kept_as(description, tables) for tables in _tables(job))
-    for what, was, said in _differences(job, rows, description):
-        raise CheckpointError(
-            f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
-        )
-    return resume(folder, rows, epochs=job.train.epochs, test=test, on_round=on_round)
-
-
-def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
-    """The parties that the run in a folder was trained with, if they were selected."""
-    names = (description["data"] or {}).get("keep")
-    return tables if names is None else keep(tables, names)
-
-
-def _tables(job: Job) -> tuple[list[Table], list[Table]]:
-    how = asdict(job.data)
-    return load(how.pop("load"), how.pop("parties"), **how)
-
-
-def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    parties = len(parties_of(rows))
-    pairs = [
-        *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
-        *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
-        *_pairs(complete(was["settings"]), job.train.given, ""),
-        ("model", was["model"], _described(models, job.model or models.default_model, parties)),
-        *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
-        ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
-        ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
-    ]
-    return [(what, before, now) for what, before, now in pairs if before != now]
-
-
-def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
-    return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
-    return {f"{entry['kind']} {entry.get('ways', '')}".strip(): entry for entry in seals}
-
-
-def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
-    each = builders if isinstance(builders, list) else [builders] * parties
-    plain = [module.describe(builder) for builder in each]
-    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # as JSON has it
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -253,7 +176,8 @@ def _section(kind: Any, name: str, came: dict[str, Any]) -> Any:
         _check_value(name, key, value, types[key])
     for field in fields(kind):
         if field.default is MISSING and field.name not in came:
-            raise ConfigError(f"the job has no {field.name} in [{name}]; add one, such as {field.name} = 'digits'.")
+            example = _EXAMPLES[field.name]
+            raise ConfigError(f"the job has no {field.name} in [{name}]; add one, such as {field.name} = '{example}'.")
     return kind(**came)
 
 
@@ -263,6 +187,8 @@ def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, accepted):
         words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
         raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
+    if list[str] in typing.get_args(hint) and isinstance(value, list) and not all(isinstance(v, str) for v in value):
+        raise ConfigError(f"{key} = {value!r:.80} in [{section}] must hold texts only.")
     least = 0 if key == "seed" else 1
     if isinstance(value, int) and int in kinds and value < least:
         raise ConfigError(f"{key} = {value} in [{section}] is out of range; give at least {least}.")

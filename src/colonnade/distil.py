@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import one_hot, softmax
+from torch.nn.functional import softmax
 
 from colonnade.api import train
 from colonnade.errors import ConfigError, TableError
@@ -17,6 +17,7 @@ from colonnade.methods.local import Local
 from colonnade.options import number
 from colonnade.run import Run
 from colonnade.table import Table, check_classes, check_federation
+from colonnade.task import Task
 
 
 def distil(
@@ -33,7 +34,8 @@ def distil(
 ) -> Run:
     """Train a model that the owner has by itself, towards what a trained federation predicts for the same rows.
 
-    The targets are ``share`` of the federation's probabilities, flattened by ``temperature``, and the rest the labels.
+    The targets are ``share`` of the federation's probabilities, flattened by ``temperature``, and the rest the labels;
+    of values, ``share`` of its predictions.
     Asking the federation once for all rows of ``tables`` costs the bytes (and the noise budget) of that prediction; the
     model that comes out needs only the owner's table. ``method="local"`` trains on that table alone; with ``"apfed"``,
     or any other method whose owner always predicts alone, the parties help once more. ``options`` are those of
@@ -59,25 +61,38 @@ def distil(
         raise TableError(
             f"the owner's table '{owner.name}' has no columns, so it cannot predict alone; split with owner='first'."
         )
-    classes = check_classes(owner.labels, owner.name)
-    if classes != run.owner.classes:
-        raise TableError(f"the labels have {classes} classes, but the federation was trained on {run.owner.classes}.")
-    targets = soft_targets(run.predict(tables), owner.labels, share, temperature)
+    _check_labels(run.task, owner, temperature)
+    targets = soft_targets(run.task, run.predict(tables), owner.labels, share, temperature)
+    options = {"task": run.settings.task, **options}
     if isinstance(chosen, Local):
         # Without its origin, or a resumed run would look for the whole federation.
         tables, test = [replace(owner, origin=None)], test and test[:1]
     return train(tables, chosen, targets=targets, test=test, folder=folder, on_round=on_round, **options)
 
 
-def soft_targets(teacher: Tensor, labels: Tensor, share: float, temperature: float) -> Tensor:
-    """A teacher's probabilities [rows, classes], flattened, mixed with the labels.
+def soft_targets(task: Task, teacher: Tensor, labels: Tensor, share: float, temperature: float) -> Tensor:
+    """A teacher's predictions, flattened if they are probabilities, mixed with the labels.
 
     >>> import torch
-    >>> soft_targets(torch.tensor([[0.8, 0.2]]), torch.tensor([1]), share=0.5, temperature=1.0)
+    >>> from colonnade.task import Classes
+    >>> soft_targets(Classes(2), torch.tensor([[0.8, 0.2]]), torch.tensor([1]), share=0.5, temperature=1.0)
     tensor([[0.4000, 0.6000]])
     """
-    flat = softmax(teacher.clamp(min=1e-12).log() / temperature, dim=1)
-    return share * flat + (1 - share) * one_hot(labels, teacher.shape[1])
+    if task.name == "classes":
+        teacher = softmax(teacher.clamp(min=1e-12).log() / temperature, dim=1)
+    if task.name == "several":
+        teacher = (teacher.logit(eps=1e-6) / temperature).sigmoid()
+    return share * teacher + (1 - share) * task.targets(labels)
+
+
+def _check_labels(task: Task, owner: Table, temperature: float) -> None:
+    """Refuse labels of another kind than the federation learnt, and a temperature for values."""
+    if task.name == "values" and temperature != 1:
+        raise ConfigError(f"temperature={temperature} flattens probabilities, and values have none; leave it out.")
+    task.check(owner.labels)
+    classes = check_classes(owner.labels, owner.name) if task.name == "classes" else task.outputs
+    if classes != task.outputs:
+        raise TableError(f"the labels have {classes} classes, but the federation was trained on {task.outputs}.")
 
 
 def _check_number(name: str, value: Any, least: float, most: float, words: str) -> None:

@@ -4,6 +4,7 @@
 
     ColonnadeError                 everything below; catch this one at the edge
     ├── TableError                 a table or a federation that cannot be trained on
+    │   └── NoCommonIdError        tables that have no id in common
     ├── DataError                  a named data set that cannot be had
     ├── ConfigError                an unknown name, an option out of range, a job file that makes no sense
     ├── ModelError                 a network that does not fit its party
@@ -14,6 +15,8 @@
     ├── TrainingError              values that stopped being numbers, with party, round and step
     ├── CheckpointError            a saved state that is torn, altered or foreign
     └── FolderError                a run folder that cannot be read or written
+
+    ColonnadeWarning               something was left out or is odd, and work goes on
 
 Every message is one sentence: what came, what was expected, what to do.
 The command line prints it and exits with code 2.
@@ -29,6 +32,10 @@ class ColonnadeError(Exception):
 
 class TableError(ColonnadeError, ValueError):
     """A table or a federation that cannot be trained on."""
+
+
+class NoCommonIdError(TableError):
+    """Tables that have no id in common."""
 
 
 class DataError(ColonnadeError):
@@ -73,6 +80,10 @@ class CheckpointError(ColonnadeError):
 
 class FolderError(ColonnadeError):
     """A run folder that cannot be read or written."""
+
+
+class ColonnadeWarning(UserWarning):
+    """Something was left out or is odd, and work goes on."""
 
 
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:

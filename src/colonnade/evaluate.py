@@ -1,6 +1,8 @@
-"""From logits and labels to metrics, in plain functions."""
+"""From outputs and labels to metrics, in plain functions."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -8,9 +10,22 @@ from torch import Tensor
 
 from colonnade.errors import TableError
 
+BINS = 15  # of equal width, for calibration
+
+
+class Bin(NamedTuple):
+    """Rows of like predicted probability: its mean, the share that was right, how many there are."""
+
+    predicted: float
+    observed: float
+    rows: int
+
 
 def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Accuracy and loss; with two classes also the area under the ROC curve.
+    """Accuracy and loss; with two classes also how the second is ranked and how far its probability can be trusted.
+
+    Of two classes: ``auc``, ``average_precision``, ``ks`` (largest distance of true and false positive rate), ``brier``
+    (mean squared error of the probability) and ``ece`` (expected calibration error, 15 bins of equal width).
 
     >>> metrics(torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), torch.tensor([0, 1, 1]))["auc"]
     1.0
@@ -22,7 +37,53 @@ def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "loss": float(F.cross_entropy(logits.double(), labels)),
     }
     if classes == 2 and len(torch.unique(labels)) == 2:
-        found["auc"] = auc(logits[:, 1] - logits[:, 0], labels)
+        found |= binary_metrics(logits, labels)
+    return found
+
+
+def binary_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """What two classes are judged by beyond accuracy, with the second as the one that is looked for."""
+    scores, bins = logits[:, 1] - logits[:, 0], calibration(logits, labels)
+    return {
+        "auc": auc(scores, labels),
+        "average_precision": average_precision(scores, labels),
+        "ks": kolmogorov_smirnov(scores, labels),
+        "brier": float((_second(logits) - labels).square().mean()),
+        "ece": sum(one.rows * abs(one.predicted - one.observed) for one in bins) / len(labels),
+    }
+
+
+def value_metrics(predicted: Tensor, labels: Tensor) -> dict[str, float]:
+    """``r2``, ``rmse`` and ``mae`` of values; of several per row the means over them. No r2 if all labels are equal.
+
+    >>> value_metrics(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))["mae"]
+    1.0
+    """
+    exact = labels.double().reshape(len(labels), -1)
+    gap = predicted.double().reshape(exact.shape) - exact
+    found = {"rmse": float(gap.square().mean(0).sqrt().mean()), "mae": float(gap.abs().mean())}
+    spread = (exact - exact.mean(0)).square().sum(0)
+    if bool((spread > 0).all()):
+        found["r2"] = float((1 - gap.square().sum(0) / spread).mean())
+    return found
+
+
+def label_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Of several labels: ``accuracy`` over all rows and labels, ``micro_f1``, ``micro_auc``, ``macro_auc``.
+
+    The micro ones take all rows and labels together; ``macro_auc`` is the mean over labels that have both values.
+    """
+    guessed, right = logits > 0, labels == 1
+    hits = int((guessed & right).sum())
+    found = {
+        "accuracy": float((guessed == right).double().mean()),
+        "micro_f1": 2 * hits / max(int(guessed.sum()) + int(right.sum()), 1),
+    }
+    both = [k for k in range(labels.shape[1]) if len(torch.unique(labels[:, k])) == 2]
+    if len(torch.unique(labels)) == 2:
+        found["micro_auc"] = auc(logits.flatten(), labels.flatten())
+    if both:
+        found["macro_auc"] = sum(auc(logits[:, k], labels[:, k]) for k in both) / len(both)
     return found
 
 
@@ -30,6 +91,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
     """Refuse labels that the model cannot give."""
     if int(labels.max()) >= classes:
         raise TableError(f"the labels hold class {int(labels.max())}, but the model was trained on {classes} classes.")
+    if int(labels.min()) < 0:
+        raise TableError(f"the labels hold {int(labels.min())}; class numbers start at 0.")
 
 
 def check_targets(targets: object, rows: int, classes: int) -> Tensor:
@@ -58,3 +121,43 @@ def auc(scores: Tensor, labels: Tensor) -> float:
     positives = labels == 1
     many, few = int(positives.sum()), int((~positives).sum())
     return float((ranks[positives].sum() - many * (many + 1) / 2) / (many * few))
+
+
+def average_precision(scores: Tensor, labels: Tensor) -> float:
+    """The precision at every threshold, weighted by the recall that it adds."""
+    true, false = _above(scores, labels)
+    gained = torch.diff(true, prepend=true.new_zeros(1)) / true[-1]
+    return float((gained * true / (true + false)).sum())
+
+
+def kolmogorov_smirnov(scores: Tensor, labels: Tensor) -> float:
+    """The largest distance between the scores' distributions of the two classes: max |TPR - FPR|."""
+    true, false = _above(scores, labels)
+    return float((true / true[-1] - false / false[-1]).abs().max())
+
+
+def calibration(logits: Tensor, labels: Tensor, bins: int = BINS) -> list[Bin]:
+    """The reliability curve of two classes: rows by the second one's probability in bins of equal width, none empty.
+
+    >>> calibration(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
+    [Bin(predicted=0.5, observed=0.5, rows=2)]
+    """
+    probability = _second(logits)
+    place = (probability * bins).long().clamp(max=bins - 1)
+    found = []
+    for one in torch.unique(place):
+        rows = place == one
+        predicted, observed = probability[rows].mean(), (labels[rows] == 1).double().mean()
+        found.append(Bin(float(predicted), float(observed), int(rows.sum())))
+    return found
+
+
+def _second(logits: Tensor) -> Tensor:
+    return torch.softmax(logits.double(), dim=-1)[:, 1]
+
+
+def _above(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """How many rows of class 1 and of class 0 score at least so much, for every score from the highest."""
+    _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
+    true = torch.zeros(len(count), dtype=torch.float64).index_add_(0, place, (labels == 1).double())
+    return true.flip(0).cumsum(0), (count - true).flip(0).cumsum(0)

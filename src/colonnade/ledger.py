@@ -113,6 +113,14 @@ class Ledger:
         """Forget all lines and take those that :meth:`to_json` gave."""
         self._lines = {self._key(line): line for line in (Line(**row) for row in rows)}
 
+    def add(self, other: Ledger) -> None:
+        """Count what another ledger counted too."""
+        for line in other.rows:
+            mine = self._lines.setdefault(self._key(line), Line(*self._key(line)))
+            mine.messages += line.messages
+            mine.payload += line.payload
+            mine.overhead += line.overhead
+
     def since(self, rows: Iterable[dict[str, Any]]) -> Ledger:
         """What came after :meth:`to_json` gave these lines."""
         before = {self._key(line): line for line in (Line(**row) for row in rows)}

@@ -28,6 +28,7 @@ from colonnade.optim import SGD, OptimizerBuilder
 from colonnade.options import check_types
 from colonnade.schedule import Turn
 from colonnade.seal.labels import LaplaceLabels, RandomLabels
+from colonnade.task import TASKS, Task
 
 __all__ = [
     "Builder",
@@ -56,6 +57,8 @@ class Mine(ABC):
 
     members: list[int]
     """Whose side it is: one party's number, or those of the like parties that are computed together, in their order."""
+    task: Task
+    """What is learnt, as all sides know it; at one of several owners with the weights."""
 
     def __init__(self) -> None:
         self.nets: dict[str, Net] = {}
@@ -75,7 +78,7 @@ class Mine(ABC):
 
     @abstractmethod
     def labels(self, turn: Turn) -> Tensor:
-        """At one of several owners: the labels of its own rows of the turn, class numbers or soft targets."""
+        """At one of several owners: the labels of its own rows of the turn, as training sees them."""
 
     def own(self, message: Tensor) -> Tensor:
         """A tensor that all parties were sent as this party's own: with the party axis in front, if there is one."""
@@ -197,9 +200,9 @@ class Owner:
     owner's state: they are saved and loaded by name. The fields set here are not.
     """
 
-    def __init__(self, labels: Tensor, classes: int, parties: int, seed: int) -> None:
+    def __init__(self, labels: Tensor, task: Task, parties: int, seed: int) -> None:
         self.tables = {"train": labels}
-        self.classes = classes
+        self.task = task
         self.parties = parties
         self.seed = seed
         self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
@@ -215,26 +218,30 @@ class Owner:
         raise AttributeError(f"the method has put nothing called '{name}' at the owner")
 
     @property
+    def outputs(self) -> int:
+        """How many numbers the model gives for a row: classes, values or labels."""
+        return self.task.outputs
+
+    @property
     def rows(self) -> int:
         """How many rows the training table has."""
         return len(self.tables["train"])
 
     def labels(self, turn: Turn) -> Tensor:
-        """The labels of the turn's rows: class numbers, or soft targets [rows, classes] if training sees such."""
+        """The labels of the turn's rows as training sees them: class numbers, or one number per output."""
         if self.soft is not None and turn.training:
             return self.soft.index_select(0, turn.rows)
-        return self.tables[turn.table].index_select(0, turn.rows)
+        return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
 
-    def one_hot(self, turn: Turn) -> Tensor:
-        """The labels of the turn's rows as [rows, classes], soft or not."""
-        labels = self.labels(turn)
-        return labels if labels.ndim == 2 else nn.functional.one_hot(labels, self.classes)
+    def loss(self, o: Tensor, turn: Turn) -> Tensor:
+        """The mean loss of the turn's rows."""
+        return self.task.loss(o, self.labels(turn))
 
     def protect(self, labels: RandomLabels | LaplaceLabels) -> Tensor:
         """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
         # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
         key = hashlib.sha256(f"labels/{self.seed}".encode()).digest()
-        self.soft = labels.protect(self.tables["train"], self.classes, key)
+        self.soft = labels.protect(self.tables["train"], self.outputs, key)
         return self.soft
 
     def kept(self) -> dict[str, Any]:
@@ -260,6 +267,8 @@ class Method(ABC):
     needs_owner_columns: ClassVar[bool] = False
     several_owners: ClassVar[bool] = False
     """Whether labels may lie at several owners, each with rows of its own; see :class:`Owners`."""
+    tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+    """What it can learn, with some options at least."""
     alone: ClassVar[str] = "never"
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     refits: ClassVar[bool] = False
@@ -302,17 +311,21 @@ class Method(ABC):
         """The optimiser of what the owner trains: plain SGD, as in the papers."""
         return SGD(self.lr, 0.0, self.decay)
 
-    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The networks of one party; ``build(width)`` makes the user's network with that output width."""
         return {"net": Part(build(self.embedding), optimizer)}
 
-    def owner_parts(self, parties: int, classes: int) -> dict[str, Part]:
+    def owner_parts(self, parties: int, outputs: int) -> dict[str, Part]:
         """The networks of each of several owners, all with the same initial weights."""
         return {}
 
     def kind_of(self, party: int) -> Hashable:
         """Parties of different kinds take their steps in different ways, so they are never computed together."""
         return None
+
+    def why_not(self, task: str, *, weighted: bool) -> str:
+        """Why it cannot learn this as it is set, with weights or without; empty if it can."""
+        return "" if task in self.tasks else f"it learns {' and '.join(self.tasks)} only"
 
     def check_batch(self, rows: int) -> None:  # noqa: B027 - most methods can do with any
         """Refuse, before training, a schedule whose smallest batch has so few rows."""
@@ -326,7 +339,7 @@ class Method(ABC):
 
     @abstractmethod
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Logits [rows, classes] for the turn's rows."""
+        """Outputs [rows, outputs] for the turn's rows: logits, or values as training sees them."""
 
     def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
         """Fit what the owner has for those who are here, without the others, on answers it stored in training."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from colonnade.errors import ConfigError, TableError
 from colonnade.method import Method
 from colonnade.schedule import Schedule, SharedSchedule
-from colonnade.table import Table, check_federation, owners_of
+from colonnade.table import Table, check_classes, check_federation, owners_of
 
 _TRIES = 1000  # so often a Dirichlet draw that leaves an owner without rows is drawn again
 
@@ -52,6 +52,7 @@ def share(
         proportions = np.ones(owners) if sizes is None else np.asarray(sizes, dtype=float)
         parts = _cut(random.permutation(whole.rows), proportions)
     else:
+        check_classes(whole.labels, whole.name)  # alpha shares class by class
         parts = _by_class(whole.labels.numpy(), owners, alpha, random)
     if min(map(len, parts)) == 0:
         raise ConfigError(f"{owners} owners cannot share {whole.rows} rows so that each has one; take other sizes.")
@@ -99,10 +100,22 @@ def all_labels(tables: Sequence[Table]) -> Tensor:
     owners = owners_of(tables)
     if len(owners) == 1:
         return owners[0].labels  # type: ignore[no-any-return]
-    labels = torch.empty(tables[-1].rows, dtype=torch.int64)
+    check_alike(owners)
+    kind = torch.float64 if any(owner.labels.is_floating_point() for owner in owners) else torch.int64
+    labels = torch.empty(tables[-1].rows, *owners[0].labels.shape[1:], dtype=kind)
     for owner, place in zip(owners, places_of(tables), strict=True):
         labels[place] = owner.labels
     return labels
+
+
+def check_alike(owners: Sequence[Table]) -> None:
+    """Refuse owners of whom some have one label per row and others several."""
+    for owner in owners:
+        if owner.labels.shape[1:] != owners[0].labels.shape[1:]:
+            raise TableError(
+                f"the labels of '{owner.name}' have shape {tuple(owner.labels.shape)} and those of '{owners[0].name}' "
+                f"{tuple(owners[0].labels.shape)}; give as many per row at every owner."
+            )
 
 
 def warn_of_lonely_classes(tables: Sequence[Table]) -> None:

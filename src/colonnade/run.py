@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from colonnade import checkpoint
-from colonnade.errors import AwayError, TrainingError
+from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.folder import check_vacant, history_csv, make_folder, write_text
 from colonnade.heard import Absence
 from colonnade.method import Method, Turn
 from colonnade.missing import DropOuts, check_drop_outs, dropped_out
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
+from colonnade.prepared import write_preparations
 from colonnade.runtime import threads
 from colonnade.seal import Seals
 from colonnade.settings import Settings
@@ -48,6 +49,7 @@ class Run(Trained):
     ) -> None:
         super().__init__(tables, method, settings, models, optimizers, seals=seals, folder=folder)
         self.description = description or {}
+        self.opened = False  # without the tables that it was trained on
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
         self.stopped = False
@@ -72,6 +74,11 @@ class Run(Trained):
         ``away`` simulates drop-outs: called with a round's number, from 0, it gives the names of those who are away.
         """
         check_drop_outs(away)
+        if self.opened:
+            raise ConfigError(
+                "the run was opened without the tables that it was trained on, so it can only predict; "
+                "give them to resume to train on."
+            )
         if test is not None:
             self._place("test", test, labelled=True)
             self._test = test
@@ -183,13 +190,13 @@ class Run(Trained):
             return {}
 
     def _stop_early(self) -> None:
-        drop, row = self.settings.stop_drop, self.history[-1]
-        if drop is None or "valid_accuracy" not in row:  # nobody can tell, so training goes on
+        drop, row, score = self.settings.stop_drop, self.history[-1], f"valid_{self.task.score}"
+        if drop is None or score not in row:  # nobody can tell, so training goes on
             return
-        best = max(one["valid_accuracy"] for one in self.history if "valid_accuracy" in one)
-        if row["valid_accuracy"] >= best:
+        best = max(one[score] for one in self.history if score in one)
+        if row[score] >= best:
             self._best = self._states()
-        self.stopped = 100 * (best - row["valid_accuracy"]) > drop
+        self.stopped = 100 * (best - row[score]) > drop
 
     def prolong(self, rounds: int) -> None:
         """Let training go on to a later last round."""
@@ -239,7 +246,12 @@ class Run(Trained):
 
     def _facts(self) -> dict[str, Any]:
         return {
-            "description": {**self.description, "settings": asdict(self.settings)},
+            "description": {
+                **self.description,
+                "settings": asdict(self.settings),
+                "outputs": self.task.outputs,
+                "names": list(self.names),
+            },
             "round": self.round,
             "seconds": self.seconds,
             "stopped": self.stopped,
@@ -259,6 +271,7 @@ class Run(Trained):
         states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
         checkpoint.check_finite(states, self.sides.names, self.round - 1)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
+        write_preparations(self.folder, self.preparations)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))
         write_text(self.folder / "ledger.csv", self.ledger.to_csv())

@@ -22,6 +22,8 @@ class Settings:
     # What came later has a default, so that older folders can be resumed.
     missing: str = "refuse"
     when_away: str = "wait"
+    task: str = "classes"
+    weights: list[float] | str | None = None
 
 
 def complete(settings: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from colonnade.schedule import derive_seed
 from colonnade.seal import Seals
 from colonnade.settings import Settings
 from colonnade.state import Packed, pack, under, unpack
-from colonnade.table import Table, check_classes, owners_of, parties_of
+from colonnade.table import Table, owners_of, parties_of
+from colonnade.task import Task, Values
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Sides:
         return owner or self.leaders[0]
 
     def teach(self, soft: Tensor) -> None:
-        """Let training see these soft targets [rows, classes] instead of the labels."""
+        """Let training see these soft targets [rows, outputs] instead of the labels."""
         self.owner.soft = soft
         if self.owners is not None:
             self.owners.teach(soft)
@@ -92,6 +93,7 @@ class Sides:
 def make_sides(
     tables: Sequence[Table],
     method: Method,
+    task: Task,
     settings: Settings,
     models: Sequence[ModelBuilder],
     optimizers: Sequence[OptimizerBuilder],
@@ -104,10 +106,12 @@ def make_sides(
     others = [table.name for table in parties[owner_is_first:]]
     channel = Channel(ledger, seals=seals, parties=others, seed=seed)
     channel.heard = Heard(means=keeps_means(method, settings), sample=method.refits)
-    owner = Owner(labels, check_classes(labels, tables[0].name), len(parties), seed)
+    owner = Owner(labels, task, len(parties), seed)
+    if isinstance(task, Values) and task.scale is not None:
+        owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     common: dict[str, Any] = {
         "runtime": settings.runtime,
-        "classes": owner.classes,
+        "task": task,
         "seed": seed,
         "batch": settings.batch,
         "channel": channel,

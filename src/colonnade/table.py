@@ -54,6 +54,7 @@ class Table:
 
     ``columns`` is ``[rows, ...]``: numbers (kept as float32) or uint8 pixels, which stay uint8
     and stay a view of the array they were cut from until a batch is drawn.
+    ``preparation`` is how they were made of a party's raw columns, if :func:`colonnade.prepare` made them.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -72,6 +73,7 @@ class Table:
     scale: Scale | None = None
     classes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = field(default=None, repr=False)
+    preparation: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
@@ -92,6 +94,11 @@ class Table:
     def shape(self) -> tuple[int, ...]:
         """The shape of one row's columns, ``()`` if the table has none."""
         return () if self.columns is None else tuple(self.columns.shape[1:])
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """How many codes each of the last columns has, if those are categories to be embedded."""
+        return () if self.preparation is None else tuple(self.preparation.cardinalities)
 
     def draw(self, rows: Tensor) -> Tensor:
         """The scaled inputs of the given rows, float32."""
@@ -214,7 +221,14 @@ def _check_owners(owners: Sequence[Table], parties: Sequence[Table]) -> None:
 
 def check_classes(labels: Tensor, name: str) -> int:
     """How many classes there are, refusing fewer than two."""
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise TableError(f"the labels of table '{name}' are not class numbers; give one whole number from 0 per row.")
     seen = torch.unique(labels)
+    if len(seen) and int(seen.min()) < 0:
+        raise TableError(
+            f"the labels of table '{name}' hold {int(seen.min())}; class numbers start at 0, other numbers are learnt "
+            "with task='values'."
+        )
     if len(seen) < 2:
         raise TableError(
             f"the labels of table '{name}' hold one class only ({seen.tolist()}); training needs at least two."
@@ -223,7 +237,7 @@ def check_classes(labels: Tensor, name: str) -> int:
     if classes > 10 * len(seen):
         raise TableError(
             f"the labels of table '{name}' go up to {classes - 1} but only {len(seen)} numbers occur; "
-            "number the classes from 0 without gaps."
+            "number the classes from 0 without gaps, or learn numbers with task='values'."
         )
     return classes
 
@@ -260,7 +274,8 @@ def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
     if tensor.dtype == torch.uint8:
         return tensor
     tensor = tensor.to(torch.float32)
-    if not bool(torch.isfinite(tensor).all()):
+    least, greatest = tensor.aminmax()  # NaN if there is one; takes no memory, where isfinite takes more than the table
+    if not bool(torch.isfinite(least) & torch.isfinite(greatest)):
         column = int(torch.nonzero(~torch.isfinite(tensor.flatten(1)))[0, 1])
         raise TableError(
             f"column {_column(column, column_names)} of table '{name}' holds NaN or infinite values; "
@@ -321,6 +336,7 @@ def _column(index: int, names: tuple[str, ...]) -> str:
 
 
 def _labels(labels: Any, name: str) -> Tensor:
+    """Class numbers or values [rows], or several [rows, labels]: int64 if all are whole numbers, else float64."""
     if not isinstance(labels, Tensor):
         try:
             labels = np.asarray(labels)
@@ -332,11 +348,15 @@ def _labels(labels: Any, name: str) -> Tensor:
                 "for instance with numpy.unique(labels, return_inverse=True)."
             )
     tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(_plain(labels))
-    if tensor.ndim != 1:
-        raise TableError(f"the labels of table '{name}' have {tensor.ndim} dimensions; give one class number per row.")
-    if tensor.is_floating_point() and not bool((tensor == tensor.round()).all()):
-        raise TableError(f"the labels of table '{name}' are not whole numbers; give class numbers from 0.")
-    tensor = tensor.to(torch.int64)
-    if len(tensor) and int(tensor.min()) < 0:
-        raise TableError(f"the labels of table '{name}' hold {int(tensor.min())}; class numbers start at 0.")
-    return tensor
+    if tensor.ndim not in (1, 2) or (tensor.ndim == 2 and tensor.shape[1] < 2):
+        raise TableError(
+            f"the labels of table '{name}' have {tensor.ndim} dimensions, {tuple(tensor.shape)}; give one class number "
+            "or value per row, or a matrix of several labels."
+        )
+    if not tensor.is_floating_point():
+        return tensor.to(torch.int64)
+    if not bool(torch.isfinite(tensor).all()):
+        raise TableError(f"the labels of table '{name}' hold NaN or infinite values; drop those rows first.")
+    exact = tensor.to(torch.float64)
+    whole = (exact == exact.round()) & (exact.abs() < 2**53)
+    return exact.to(torch.int64) if bool(whole.all()) else exact

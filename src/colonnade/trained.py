@@ -12,21 +12,22 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import SealError, TableError
-from colonnade.evaluate import check_labels, check_targets, metrics
 from colonnade.heard import Absence
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, Turn
 from colonnade.missing import completed, find_absence
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
-from colonnade.owners import schedule_for
+from colonnade.owners import all_labels, schedule_for
 from colonnade.runtime import threads
 from colonnade.seal import Seals
 from colonnade.settings import Settings
+from colonnade.sheets import Sheet
 from colonnade.sides import make_sides
 from colonnade.spent import write_spent
 from colonnade.state import Packed, pack, unpack
-from colonnade.table import Table, check_federation, parties_of
+from colonnade.table import Table, check_federation, owners_of, parties_of
+from colonnade.task import Task, make_task
 
 R = TypeVar("R")
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
@@ -54,21 +55,38 @@ class Trained:
         how = settings.batch, settings.seed, settings.valid, settings.shuffle
         self.schedule = schedule_for(tables, method, *how)
         self._shapes = [table.shape for table in parties_of(tables)]
+        self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
+        self.names = tables[0].classes  # those of the classes or labels, if the owner's table has them
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         self.seals = seals or Seals()
-        self.sides = make_sides(tables, method, settings, models, optimizers, self.seals, self.ledger)
+        task = self._task(tables)
+        self.sides = make_sides(tables, method, task, settings, models, optimizers, self.seals, self.ledger)
         self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
         self.owner.held_out = self.schedule.valid_rows
 
+    def _task(self, tables: Sequence[Table]) -> Task:
+        """What is learnt, with what the owner finds in the labels of rows that are not held out."""
+        labels, name, weights = all_labels(tables), self.settings.task, self.settings.weights
+        trained = torch.ones(len(labels), dtype=torch.bool)
+        trained[self.schedule.valid_rows] = False
+        one_owner = len(owners_of(tables)) == 1
+        rows = trained.nonzero()[:, 0]
+        return make_task(name, labels, weights, trained=rows, table=tables[0].name, scaled=one_owner)
+
+    @property
+    def task(self) -> Task:
+        """What is learnt: its name, its loss, its metrics."""
+        return self.owner.task
+
     def teach(self, targets: Tensor) -> None:
-        """Train on these soft targets [rows, classes] of the training table instead of its labels."""
+        """Train on these soft targets of the training table instead of its labels: [rows, classes], for instance."""
         if self.seals.labels is not None:
             raise SealError(
                 f"soft targets came for a run whose labels are protected by {self.seals.labels.kind}; they would carry "
                 "the true labels past it, so leave one of the two out."
             )
-        self._taught = check_targets(targets, self.owner.rows, self.owner.classes)
-        self.sides.teach(self._taught)
+        self._taught = self.task.check_targets(targets, self.owner.rows)
+        self.sides.teach(self.task.inside(self._taught))
 
     # asking
 
@@ -92,13 +110,15 @@ class Trained:
         missing: str | None = None,
         owner: str | None = None,
     ) -> Tensor:
-        """Class probabilities [rows, classes] for a federation, with or without labels.
+        """What the model says of a federation, with or without labels.
 
+        That is probabilities [rows, classes] of classes, values [rows] in the labels' own units, or the probability
+        [rows, labels] of each of several labels.
         Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
         answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
         ``owner`` names which of several owners predicts, by default the first.
         """
-        return torch.softmax(self.outputs(tables, away=away, missing=missing, owner=owner), dim=-1)
+        return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
 
     def outputs(
         self,
@@ -108,7 +128,9 @@ class Trained:
         missing: str | None = None,
         owner: str | None = None,
     ) -> Tensor:
-        """What :meth:`predict` makes its predictions of: logits [rows, classes]."""
+        """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
+        if any(isinstance(table, Sheet) for table in tables):
+            raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
         with self._asking("predict", tables, away, missing, labelled=False):
             return self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
 
@@ -118,18 +140,18 @@ class Trained:
         """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
         with self._asking("evaluate", tables, away, missing, labelled=True):
             each = self._logits_each("evaluate", torch.arange(tables[0].rows), "evaluate")
-        return {name: metrics(logits, self.owner.tables["evaluate"]) for name, logits in each.items()}
+        return {name: self.task.metrics(logits, self.owner.tables["evaluate"]) for name, logits in each.items()}
 
     def predict_each(
         self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
     ) -> dict[str, Tensor]:
-        """Class probabilities by every party's own model, for methods that train one per party.
+        """What :meth:`predict` gives, by every party's own model, for methods that train one per party.
 
         Parties that are away (see :meth:`predict`) have no entry; the others' models do without their answers.
         """
         with self._asking("predict", tables, away, missing, labelled=False):
             each = self._logits_each("predict", torch.arange(tables[0].rows), "predict")
-        return {name: torch.softmax(logits, dim=-1) for name, logits in each.items()}
+        return {name: self.task.predictions(logits) for name, logits in each.items()}
 
     def importance(self) -> dict[str, float]:
         """One number per party that says how much it matters, for methods that have heads."""
@@ -189,13 +211,13 @@ class Trained:
         return [name for name in self.parties.asked_names if name not in away]
 
     def _measure(self, table: str, rows: Tensor, leader: str) -> dict[str, float]:
-        return metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
+        return self.task.metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
 
     def _measure_held_out(self) -> dict[str, float]:
         """Metrics on the rows held out, each owner's by itself."""
         each = zip(self.sides.leaders, self.schedule.held_out, strict=True)
         logits = [self._logits("train", rows, "evaluate", leader) for leader, rows in each if len(rows)]
-        return metrics(torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows])
+        return self.task.metrics(torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows])
 
     def _logits(self, table: str, rows: Tensor, purpose: str, leader: str) -> Tensor:
         def predict(turn: Turn) -> list[Tensor]:
@@ -237,7 +259,7 @@ class Trained:
                 raise TableError(f"the parties have {what} {came}, but the model was trained on {expected}.")
         self.parties.place(name, parties)
         if tables[0].labels is not None:
-            check_labels(tables[0].labels, self.owner.classes)
+            self.task.check(tables[0].labels)
             self.owner.tables[name] = tables[0].labels
 
     # state

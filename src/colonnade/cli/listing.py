@@ -81,6 +81,7 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "shows_labels": method.shows_labels,
         "can_be_blinded": method.sums,
         "needs_owner_columns": method.needs_owner_columns,
+        "tasks": method.tasks,
         "options": {field.name: field.default for field in fields(method)},
     }
 
@@ -97,6 +98,7 @@ def _show_methods(known: list[type[Method]]) -> None:
 def _show_method(method: type[Method]) -> None:
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
+    out.print(f"It learns {', '.join(method.tasks)}.", highlight=False)
     if method.shows_labels:
         out.print("What the owner sends shows the labels.", style="yellow")
     table = Table("option", "default", box=None)

@@ -1,4 +1,4 @@
-"""Progress of training runs on stderr: one bar per run."""
+"""Progress of long work on stderr: one bar per run or alignment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from colonnade.cli.app import err
-from colonnade.report.words import percent, size
+from colonnade.report.words import metric, size
 from colonnade.run import Run
 
 
@@ -19,7 +19,7 @@ def bars(*, quiet: bool = False) -> Iterator[Progress]:
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
-        TextColumn("rounds  {task.fields[facts]}"),
+        TextColumn("{task.fields[unit]}  {task.fields[facts]}"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=err,
         disable=quiet,
@@ -38,14 +38,32 @@ def follow(progress: Progress, label: str) -> Callable[[Run], None]:
     def on_round(run: Run) -> None:
         if not tasks:  # only now is it known where the run starts and ends
             progress.start()
-            tasks.append(progress.add_task(label, total=run.settings.rounds, completed=run.round, facts=""))
+            tasks.append(
+                progress.add_task(label, total=run.settings.rounds, completed=run.round, facts="", unit="rounds")
+            )
         progress.update(tasks[0], completed=run.round, facts=_facts(run))
 
     return on_round
 
 
+@contextmanager
+def counted(label: str, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for work that can be counted, moved by ``on_progress(done, in_all)``."""
+    with bars() as progress:
+        tasks: list[TaskID] = []
+
+        def on_progress(done: int, in_all: int) -> None:
+            if not tasks:
+                progress.start()
+                tasks.append(progress.add_task(label, total=in_all, facts="", unit=what))
+            progress.update(tasks[0], completed=done, total=in_all)
+
+        yield on_progress
+
+
 def _facts(run: Run) -> str:
     facts = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}", size(run.ledger.bytes_for("train"))]
     latest = run.history[-1] if run.history else {}
-    accuracy = latest.get("test_accuracy", latest.get("valid_accuracy"))
-    return "  ".join([*facts, *([f"accuracy {percent(accuracy)}"] if accuracy is not None else [])])
+    name = run.task.score
+    score = latest.get(f"test_{name}", latest.get(f"valid_{name}"))
+    return "  ".join([*facts, *([f"{name} {metric(name, score)}"] if score is not None else [])])

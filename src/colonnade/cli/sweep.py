@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.app import Json, app, err, print_json
-from colonnade.config import read_job, sweep_job
+from colonnade.config import read_job
 from colonnade.errors import ConfigError
+from colonnade.jobs import sweep_job
 from colonnade.sweep.result import Row
 
 WORDS = {"true": True, "false": False, "none": None}

@@ -8,10 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.align import aligning
 from colonnade.cli.app import Json, app, err, print_json
 from colonnade.cli.progress import bars, follow
-from colonnade.config import Job, read_job, resume_job, select_job, train_job
+from colonnade.config import Job, read_job
 from colonnade.errors import FolderError
+from colonnade.files import Files
+from colonnade.jobs import Gathered, gather, resume_job, select_job, train_job
 from colonnade.report import RunView
 from colonnade.report.words import metric, size
 from colonnade.run import Run
@@ -33,11 +36,12 @@ def train(
     place = folder or what.default_folder
     if not resume:
         _check_empty(place)
-    selection = None if resume or what.select is None else select_job(what)
+    gathered = _gather(what, quiet=quiet)
+    selection = None if resume or what.select is None else select_job(what, gathered)
     if selection is not None and not quiet:
         err.print(str(selection), highlight=False, markup=False, soft_wrap=True)
     command = f"colonnade train {shlex.quote(str(job))}"
-    run = _train(what, place, selection, resume=resume, quiet=quiet, command=command)
+    run = _train(what, gathered, place, selection, resume=resume, quiet=quiet, command=command)
     page = run.report(place / "report.html")
     facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(page)}
     if selection is not None:
@@ -48,13 +52,34 @@ def train(
         _tell(facts)
 
 
-def _train(job: Job, folder: Path, selection: Selection | None, *, resume: bool, quiet: bool, command: str) -> Run:
+def _gather(job: Job, *, quiet: bool) -> Gathered:
+    """The job's tables; of files, with what each party learns from their alignment said first."""
+    if not isinstance(job.data, Files):
+        return gather(job)
+    with aligning(job.data, quiet=quiet) as on_progress:
+        found = gather(job, on_progress)
+    if not quiet:
+        for line in [str(found.alignment).splitlines()[0], *found.notes]:
+            err.print(line, highlight=False, markup=False, soft_wrap=True)
+    return found
+
+
+def _train(
+    job: Job,
+    gathered: Gathered,
+    folder: Path,
+    selection: Selection | None,
+    *,
+    resume: bool,
+    quiet: bool,
+    command: str,
+) -> Run:
     try:
         with bars(quiet=quiet) as progress:
             on_round = follow(progress, job.method.name)
             if resume:
-                return resume_job(job, folder, on_round)
-            return train_job(job, folder, on_round, selection)
+                return resume_job(job, folder, on_round, gathered)
+            return train_job(job, folder, on_round, selection, gathered)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"go on with: {command} --folder {shlex.quote(str(folder))} --resume") from None
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from torch import Tensor
 
 from colonnade.errors import ConfigError, SealError
-from colonnade.evaluate import metrics
 from colonnade.run import Run
 
 
 def score_name(run: Run) -> str:
     """Which metric predictions of a run are compared by; more is better."""
-    return "accuracy"
+    return run.task.score
 
 
 def score(run: Run, outputs: Tensor, labels: Tensor) -> float:
-    """How good a run's outputs [rows, classes] are."""
-    return metrics(outputs, labels)[score_name(run)]
+    """How good a run's outputs are, one row of them per label."""
+    return run.task.metrics(outputs, labels)[score_name(run)]
 
 
 def check_run(run: object) -> None:

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
@@ -67,10 +66,10 @@ class AggVFL(Method):
     # party: holds x_k and a whole model
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The whole model, decision layers included, under one optimiser."""
-        whole = nn.Sequential(build(self.embedding), decision_net(build, self.embedding, self.hidden, classes))
+        whole = nn.Sequential(build(self.embedding), decision_net(build, self.embedding, self.hidden, outputs))
         return {"net": Part(whole, optimizer)}
 
     @party_step
@@ -89,7 +88,7 @@ class AggVFL(Method):
         """The sums up, the gradient of the first down."""
         total = parties.sum(self.weigh, turn)
         weighted = total.o.requires_grad_()
-        loss = F.cross_entropy(weighted / total.weight, owner.labels(turn))
+        loss = owner.loss(weighted / total.weight, turn)
         parties.tell(self.follow, turn, all=slope(loss, weighted))
         return loss.detach()
 

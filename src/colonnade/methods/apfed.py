@@ -8,7 +8,7 @@ paper                 here
 ====================  ==========================================================
 active client C_A     the owner, which is also party 0: split with ``owner="first"``
 f, h^A (eq. 5)        ``mine.net`` at party 0, message ``Embedding.h`` [b, E], the same for all
-g (task module)       ``mine.task`` at party 0: ``hidden`` and ``dropout`` of the paper are 0 or 256, and 0.5
+g (task module)       ``mine.nets["task"]`` at party 0: ``hidden`` and ``dropout`` of the paper are 0 or 256, and 0.5
 L_p (eq. 7)           ``loss``, or one per passive party in ``losses``; see ``methods/passive.py`` for one's own
 lambda_p (eq. 8)      ``weight``, or one per passive party in ``weights``
 dL_p/dh^A (eq. 9)     message ``Gradient.slope``, already times lambda_p; the owner needs only the sum
@@ -35,7 +35,6 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from colonnade.errors import ConfigError
@@ -95,11 +94,11 @@ class APFed(Method):
 
     # passive party: holds x_p and the networks of its loss
 
-    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """Encoder and task net at the owner; at a passive party what its loss needs."""
         if build.party:
             return find_loss(self.kind_of(build.party)).parts(build, optimizer, self.embedding, self.projection)
-        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, classes)
+        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, outputs)
         return {"net": Part(net, optimizer), "task": Part(task, optimizer)}
 
     def kind_of(self, party: int) -> str:
@@ -119,16 +118,16 @@ class APFed(Method):
     def logits(self, mine: Mine, turn: Turn) -> Answer:
         """h_A and its logits, kept for the gradients that come."""
         mine.scratch["h"] = h = mine.net(mine.inputs(turn))
-        mine.scratch["o"] = o = mine.task(h)
+        mine.scratch["o"] = o = mine.nets["task"](h)
         return Answer(h, o)
 
     @party_step
     def follow(self, mine: Mine, turn: Turn, slopes: Answer) -> None:
         """One step of both nets along the gradients of h_A and of the logits."""
         outputs = [mine.scratch.pop("o"), mine.scratch.pop("h")]
-        parameters = [*mine.net.parameters, *mine.task.parameters]
+        parameters = [*mine.net.parameters, *mine.nets["task"].parameters]
         gradients = torch.autograd.grad(outputs, parameters, [slopes.o, slopes.h], allow_unused=True)
-        take_step(gradients, mine.net, mine.task)
+        take_step(gradients, mine.net, mine.nets["task"])
 
     def check_batch(self, rows: int) -> None:
         """As many rows as every loss needs."""
@@ -155,7 +154,7 @@ class APFed(Method):
             owner.measured += 1
             total = functools.reduce(torch.add, slopes)
         o = mine.o.requires_grad_()
-        loss = F.cross_entropy(o, owner.labels(turn))
+        loss = owner.loss(o, turn)
         parties.tell(self.follow, turn, all=Answer(total, slope(loss, o).slope), to=[0])
         return loss.detach()
 

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from colonnade.errors import ConfigError
@@ -59,7 +58,7 @@ def pushed(output: Tensor, parameters: Sequence[Tensor], along: Tensor) -> Tenso
 def uphill(mine: Mine, turn: Turn, labels: Labels) -> Direction:
     """At the owner's own part: where in the encoder's weights the loss of the turn's rows grows, dL/dtheta."""
     with torch.enable_grad():
-        loss = F.cross_entropy(mine.task(mine.net(mine.inputs(turn))), labels.y)
+        loss = mine.task.loss(mine.nets["task"](mine.net(mine.inputs(turn))), labels.y)
         slopes = torch.autograd.grad(loss, mine.net.parameters, allow_unused=True)
     pairs = zip(mine.net.parameters, slopes, strict=True)
     return Direction(torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for p, s in pairs]))

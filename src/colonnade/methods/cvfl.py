@@ -30,12 +30,11 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods.steps import embed, labels_told, learn, slope, soft_cross_entropy
+from colonnade.methods.steps import embed, labels_told, learn, slope, why_not_weighted
 
 
 class Stale(NamedTuple):
@@ -85,16 +84,20 @@ class CVFL(Method):
         if self.messages not in ("compact", "paper"):
             raise unknown("messages of cvfl", self.messages, ["compact", "paper"])
 
+    def why_not(self, task: str, *, weighted: bool) -> str:
+        """Weights want one local step."""
+        return super().why_not(task, weighted=weighted) or why_not_weighted(self.local_steps, weighted)
+
     # party: holds x_k and f_k
 
     @party_step
     def fit(self, mine: Mine, turn: Turn, stale: Stale) -> None:
         """Q steps of f_k through the stale top net, on the labels that the gradient told."""
         o = _scores(stale, mine.scratch.pop("output"))
-        labels = labels_told(o, stale.slope, len(turn.rows))
+        labels = labels_told(mine.task, o, stale.slope, len(turn.rows))
         for step in range(self.local_steps):
             o = _scores(stale, mine.net(mine.inputs(turn))) if step else o
-            mine.net.descend(soft_cross_entropy(o, labels))
+            mine.net.descend(mine.task.party_loss(o, labels))
 
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, stale: PaperStale) -> None:
@@ -109,17 +112,17 @@ class CVFL(Method):
     def start(self, owner: Owner) -> None:
         """The top net."""
         owner.first = nn.Linear(owner.parties * self.embedding, self.hidden)
-        owner.last = nn.Linear(self.hidden, owner.classes)
+        owner.last = nn.Linear(self.hidden, owner.outputs)
         owner.optimizer = self.owner_optimizer([*owner.first.parameters(), *owner.last.parameters()])
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Embeddings up, what is stale down, Q steps everywhere."""
-        h, y = torch.stack([reply.h for reply in parties.ask(self.embed, turn)]), owner.labels(turn)
+        h = torch.stack([reply.h for reply in parties.ask(self.embed, turn)])
         o = self._top(owner, h).detach().requires_grad_()
-        loss = F.cross_entropy(o, y)
+        loss = owner.loss(o, turn)
         self._send(owner, parties, turn, h, slope(loss, o).slope)
         for _ in range(self.local_steps):
-            learn(F.cross_entropy(self._top(owner, h), y), [], owner.optimizer)
+            learn(owner.loss(self._top(owner, h), turn), [], owner.optimizer)
         return loss.detach()
 
     def _top(self, owner: Owner, h: Tensor) -> Tensor:

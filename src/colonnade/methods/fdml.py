@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Owner, Part, Parties, Turn, register
@@ -42,15 +41,15 @@ class FDML(Method):
     follow = staticmethod(follow)
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The whole model, head included, under one optimiser."""
-        return {"net": Part(with_head(build(self.embedding), self.embedding, classes), optimizer)}
+        return {"net": Part(with_head(build(self.embedding), self.embedding, outputs), optimizer)}
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The sum up, its gradient down."""
         total = parties.sum(self.logits, turn).o.requires_grad_()
-        loss = F.cross_entropy(total, owner.labels(turn))
+        loss = owner.loss(total, turn)
         parties.tell(self.follow, turn, all=slope(loss, total))
         return loss.detach()
 

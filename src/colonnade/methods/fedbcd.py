@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
@@ -62,16 +61,16 @@ class FedBCD(Method):
         return self.combine == "sum"
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The network alone, or the whole model if logits are summed."""
         net = build(self.embedding)
-        return {"net": Part(net if self.combine == "concat" else with_head(net, self.embedding, classes), optimizer)}
+        return {"net": Part(net if self.combine == "concat" else with_head(net, self.embedding, outputs), optimizer)}
 
     def start(self, owner: Owner) -> None:
         """A linear top layer if embeddings are concatenated."""
         if self.combine == "concat":
-            owner.top = nn.Linear(owner.parties * self.embedding, owner.classes)
+            owner.top = nn.Linear(owner.parties * self.embedding, owner.outputs)
             owner.optimizer = self.owner_optimizer(owner.top.parameters())
 
     @party_step
@@ -86,18 +85,18 @@ class FedBCD(Method):
         """Outputs up, gradients down, Q steps everywhere."""
         if self.combine == "sum":
             total = parties.sum(self.logits, turn).o.requires_grad_()
-            loss = F.cross_entropy(total, owner.labels(turn))
+            loss = owner.loss(total, turn)
             parties.tell(self.descend, turn, all=slope(loss, total))
             return loss.detach()
         h = leaves(parties.ask(self.embed, turn))
-        loss = F.cross_entropy(owner.top(torch.cat(h, dim=-1)), owner.labels(turn))
+        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
         parties.tell(self.descend, turn, each=learn(loss, h, owner.optimizer))
-        self._learn_more(owner, torch.cat(h, dim=-1).detach(), owner.labels(turn))
+        self._learn_more(owner, torch.cat(h, dim=-1).detach(), turn)
         return loss.detach()
 
-    def _learn_more(self, owner: Owner, stale: Tensor, labels: Tensor) -> None:
+    def _learn_more(self, owner: Owner, stale: Tensor, turn: Turn) -> None:
         for _ in range(self.local_steps - 1):
-            learn(F.cross_entropy(owner.top(stale), labels), [], owner.optimizer)
+            learn(owner.loss(owner.top(stale), turn), [], owner.optimizer)
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The top layer on everybody's embeddings, or the sum of logits."""

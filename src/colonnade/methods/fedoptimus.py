@@ -93,6 +93,12 @@ class FedOptimus(SeveralOwners):
                 "parties are selected when models are averaged."
             )
 
+    def why_not(self, task: str, *, weighted: bool) -> str:
+        """Parties are scored by what they tell about classes."""
+        if task != "classes" and self.share < 1:
+            return "it selects parties by what they tell about classes; set share=1.0 to train with all"
+        return super().why_not(task, weighted=weighted)
+
     @classmethod
     def preset(cls, name: str, **options: Any) -> FedOptimus:
         """A row of the paper's Table 1 by its name, with any option changed.

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Owner, Part, Parties, Turn, register
@@ -41,17 +40,17 @@ class Local(Method):
         check_task_net(self.name, self.hidden, self.dropout)
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The whole model, head included, under one optimiser."""
-        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, classes)
+        net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, outputs)
         return {"net": Part(nn.Sequential(net, task), optimizer)}
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One step at the owner's own part, which is party 0."""
         (mine,) = parties.ask(self.logits, turn, to=[0])
         scores = mine.o.requires_grad_()
-        loss = F.cross_entropy(scores, owner.labels(turn))
+        loss = owner.loss(scores, turn)
         parties.tell(self.follow, turn, each=[slope(loss, scores)], to=[0])
         return loss.detach()
 

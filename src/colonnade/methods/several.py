@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
 from colonnade.method import Builder, Method, Mine, Net, Owner, Part, Parties, Turn, party_step, take_step
 from colonnade.methods.aggregate import check_server, make_server
-from colonnade.methods.steps import Embedding, Gradient, Logits, soft_cross_entropy
+from colonnade.methods.steps import Embedding, Gradient, Logits
 from colonnade.optim import SGD, Adam, OptimizerBuilder
 
 
@@ -76,7 +75,7 @@ class SeveralOwners(Method):
 
     # party: holds x_k, and a copy of its network for every owner
 
-    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, classes: int) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The agreed network, and a copy of it under the name of every owner."""
         net = build(self.embedding)
         return {name: Part(deepcopy(net), optimizer) for name in ("net", *build.leaders)}
@@ -100,19 +99,17 @@ class SeveralOwners(Method):
 
     # owner: holds the labels of its rows, and a top net
 
-    def owner_parts(self, parties: int, classes: int) -> dict[str, Part]:
+    def owner_parts(self, parties: int, outputs: int) -> dict[str, Part]:
         """The agreed top net, two linear layers, and the owner's own."""
         width = parties * self.embedding
-        top = nn.Sequential(nn.Linear(width, self.hidden), nn.ReLU(), nn.Linear(self.hidden, classes))
+        top = nn.Sequential(nn.Linear(width, self.hidden), nn.ReLU(), nn.Linear(self.hidden, outputs))
         return {name: Part(deepcopy(top), self.party_optimizer, reads=width) for name in ("net", "top")}
 
     @party_step
     def learn(self, mine: Mine, turn: Turn, received: Embedding) -> Lesson:
         """One step of this owner's top net on its own labels."""
         mine.scratch["h"] = h = received.h.detach().requires_grad_()
-        o, labels = mine.top(h), mine.labels(turn)
-        wanted = labels if labels.is_floating_point() else F.one_hot(labels, o.shape[-1])
-        loss = soft_cross_entropy(o, wanted)
+        loss = mine.task.party_loss(mine.top(h), mine.task.targets(mine.labels(turn)))
         slope, *slopes = torch.autograd.grad(loss.sum(), [h, *mine.top.parameters])
         take_step(slopes, mine.top)
         return Lesson(slope, loss)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Owner, Parties, Turn
@@ -29,13 +28,13 @@ class SideBySide(Method):
     def start(self, owner: Owner) -> None:
         """The top net."""
         owner.top = nn.Sequential(
-            nn.Linear(owner.parties * self.embedding, self.hidden), nn.ReLU(), nn.Linear(self.hidden, owner.classes)
+            nn.Linear(owner.parties * self.embedding, self.hidden), nn.ReLU(), nn.Linear(self.hidden, owner.outputs)
         )
         owner.optimizer = self.owner_optimizer(owner.top.parameters())
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Embeddings up, gradients down."""
         h = leaves(parties.ask(self.embed, turn))
-        loss = F.cross_entropy(owner.top(torch.cat(h, dim=-1)), owner.labels(turn))
+        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
         parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
         return loss.detach()

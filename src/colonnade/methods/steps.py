@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigError
 from colonnade.method import Mine, Turn, party_step
+from colonnade.task import Task
 
 
 class Embedding(NamedTuple):
@@ -20,7 +21,7 @@ class Embedding(NamedTuple):
 
 
 class Logits(NamedTuple):
-    """o_k [rows, C]: a party's logits of the turn's rows."""
+    """o_k [rows, C]: a party's outputs of the turn's rows."""
 
     o: Tensor
 
@@ -51,16 +52,16 @@ def follow(mine: Mine, turn: Turn, gradient: Gradient) -> None:
     mine.net.descend(mine.scratch.pop("output"), gradient.slope)
 
 
-def with_head(net: nn.Module, embedding: int, classes: int) -> nn.Module:
+def with_head(net: nn.Module, embedding: int, outputs: int) -> nn.Module:
     """A party's whole model: its network and a linear head without bias."""
-    return nn.Sequential(net, nn.Linear(embedding, classes, bias=False))
+    return nn.Sequential(net, nn.Linear(embedding, outputs, bias=False))
 
 
-def task_net(embedding: int, hidden: int, dropout: float, classes: int) -> nn.Module:
+def task_net(embedding: int, hidden: int, dropout: float, outputs: int) -> nn.Module:
     """What the owner puts above its own embedding: a linear layer without bias, or a hidden layer before it too."""
     layers: list[nn.Module] = [nn.Linear(embedding, hidden), nn.ReLU()] if hidden else []
     layers += [nn.Dropout(dropout)] if dropout else []
-    head = nn.Linear(hidden or embedding, classes, bias=False)
+    head = nn.Linear(hidden or embedding, outputs, bias=False)
     return nn.Sequential(*layers, head) if layers else head
 
 
@@ -73,22 +74,24 @@ def check_task_net(name: str, hidden: int, dropout: float) -> None:
         )
 
 
-def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, classes: int) -> nn.Module:
+def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, outputs: int) -> nn.Module:
     """What makes logits of an embedding: the builder's own ``decision`` net if it has one, else two linear layers."""
-    own: nn.Module | None = getattr(build, "decision", lambda *_: None)(embedding, classes)
+    own: nn.Module | None = getattr(build, "decision", lambda *_: None)(embedding, outputs)
     if own is not None:
         return own
-    return nn.Sequential(nn.Linear(embedding, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(nn.Linear(embedding, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
-def labels_told(o: Tensor, slope: Tensor, rows: int) -> Tensor:
-    """The labels that a gradient of the mean cross-entropy tells whoever knows the logits."""
-    return torch.softmax(o.detach(), dim=-1) - rows * slope
+def labels_told(task: Task, o: Tensor, slope: Tensor, rows: int) -> Tensor:
+    """The labels that a gradient of the mean loss tells whoever knows the outputs."""
+    return task.probabilities(o.detach()) - rows * slope
 
 
-def soft_cross_entropy(o: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over the rows, with a distribution over classes as each row's label."""
-    return -(labels * torch.log_softmax(o, dim=-1)).sum(-1).mean(-1)
+def why_not_weighted(steps: int, weighted: bool) -> str:
+    """Why parties that take several steps on labels that a gradient told cannot do so if the loss has weights."""
+    if steps > 1 and weighted:
+        return "a weighted gradient does not tell the labels for local_steps beyond 1; set local_steps=1"
+    return ""
 
 
 def leaves(replies: Sequence[Embedding]) -> list[Tensor]:

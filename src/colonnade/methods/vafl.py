@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Owner, Parties, Turn, register
@@ -56,7 +55,7 @@ class VAFL(Method):
 
     def start(self, owner: Owner) -> None:
         """The top layer and the weights."""
-        owner.top = nn.Linear(self.embedding, owner.classes)
+        owner.top = nn.Linear(self.embedding, owner.outputs)
         owner.alpha = nn.Parameter(torch.full((owner.parties,), 1.0 / owner.parties), requires_grad=self.learn_weights)
         owner.optimizer = self.owner_optimizer(owner.top.parameters())
         owner.alpha_optimizer = SGD(self.weights_lr, momentum=0.0)([owner.alpha])
@@ -66,13 +65,13 @@ class VAFL(Method):
         if not self.learn_weights:
             return self._sum_round(owner, parties, turn)
         h = leaves(parties.ask(self.embed, turn))
-        loss = F.cross_entropy(owner.top(_mix(owner.alpha, h)), owner.labels(turn))
+        loss = owner.loss(owner.top(_mix(owner.alpha, h)), turn)
         parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer, owner.alpha_optimizer))
         return loss.detach()
 
     def _sum_round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         total = parties.sum(self.embed, turn).h.requires_grad_()
-        loss = F.cross_entropy(owner.top(total / owner.parties), owner.labels(turn))
+        loss = owner.loss(owner.top(total / owner.parties), turn)
         (gradient,) = learn(loss, [total], owner.optimizer)
         parties.tell(self.follow, turn, all=gradient)
         return loss.detach()

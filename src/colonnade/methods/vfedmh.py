@@ -32,11 +32,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
-from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, soft_cross_entropy
+from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, why_not_weighted
 from colonnade.optim import OptimizerBuilder
 
 
@@ -67,14 +66,18 @@ class VFedMH(Method):
 
     embed = staticmethod(embed)
 
+    def why_not(self, task: str, *, weighted: bool) -> str:
+        """Weights want one local step."""
+        return super().why_not(task, weighted=weighted) or why_not_weighted(self.local_steps, weighted)
+
     # party: holds x_k, an embedding net and a decision net
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The embedding net, and the decision net that its builder brings or one with a hidden layer."""
         net = build(self.embedding)
-        decision = decision_net(build, self.embedding, self.hidden, classes)
+        decision = decision_net(build, self.embedding, self.hidden, outputs)
         return {"net": Part(net, optimizer), "decision": Part(decision, optimizer)}
 
     @party_step
@@ -91,11 +94,11 @@ class VFedMH(Method):
         """One step of both nets along the gradient, then more on the labels that it told."""
         x, o = mine.inputs(turn), mine.scratch.pop("o")
         others, share = mine.scratch.pop("others"), mine.scratch.pop("share")
-        labels = labels_told(o, gradient.slope, len(turn.rows))
+        labels = labels_told(mine.task, o, gradient.slope, len(turn.rows))
         descend(o, mine.net, mine.decision, gradient=gradient.slope)
         for _ in range(self.local_steps - 1):
             o = mine.decision(others + share * mine.net(x))
-            descend(soft_cross_entropy(o, labels), mine.net, mine.decision)
+            descend(mine.task.party_loss(o, labels), mine.net, mine.decision)
 
     # owner: holds y, and is party 0
 
@@ -103,7 +106,7 @@ class VFedMH(Method):
         """The sum up, the mean down; logits up, gradients down. The loss is that of the owner's model."""
         mean = self._mean(parties, turn)
         outputs = [reply.o.requires_grad_() for reply in parties.ask(self.decide, turn, all=mean)]
-        losses = [F.cross_entropy(o, owner.labels(turn)) for o in outputs]
+        losses = [owner.loss(o, turn) for o in outputs]
         slopes = [slope(loss, o) for loss, o in zip(losses, outputs, strict=True)]
         parties.tell(self.learn, turn, each=slopes)
         return losses[0].detach()

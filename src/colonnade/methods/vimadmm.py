@@ -20,7 +20,7 @@ step is stable. The authors' code takes the heads before their step; so do we.
 Losses are means over the batch. z needs no memory: the exact solution depends on the dual and
 the sum alone. ``messages="compact"`` sends t_k = s_k - dual/rho, because
 <dual, o> + rho/2 |s - o|^2 = rho/2 |o - t|^2 + const; ``messages="paper"`` sends both tensors.
-At the exact z the dual is softmax(z) - onehot(y): either message shows the labels.
+At the exact z the dual is softmax(z) - onehot(y) (of values z - y): either message shows the labels.
 """
 
 from __future__ import annotations
@@ -29,14 +29,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from colonnade.errors import unknown
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods.heads import head_norms, new_heads, refit_heads
 from colonnade.methods.steps import Embedding
-from colonnade.prox import cross_entropy_prox
 
 
 class Target(NamedTuple):
@@ -104,7 +102,7 @@ class VIMADMM(Method):
         """Heads, and a dual for every row of the training table."""
         owner.heads = new_heads(owner, self.embedding, fan_in=self.embedding)
         owner.optimizer = self.owner_optimizer([owner.heads])
-        owner.dual = torch.zeros(owner.rows, owner.classes)
+        owner.dual = torch.zeros(owner.rows, owner.outputs)
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Algorithm 2: z, dual, heads at the owner; then tau steps at every party."""
@@ -113,14 +111,14 @@ class VIMADMM(Method):
             y, dual = owner.labels(turn), owner.dual.index_select(0, turn.rows)
             o = h @ owner.heads
             total = o.sum(0)
-            z = cross_entropy_prox(total, dual, y, self.rho)  # eq. 6
+            z = owner.task.prox(total, dual, y, self.rho)  # eq. 6
             dual += self.rho * (total - z)  # eq. 7
             owner.dual.index_copy_(0, turn.rows, dual)
             owner.heads.grad = h.mT @ (dual + self.rho * (total - z)) / len(y)  # eq. 8
             owner.optimizer.step()
             residual = z - (total - o)  # eq. 9, see above
         self._send(owner, parties, turn, dual, residual)
-        return F.cross_entropy(total, y)
+        return owner.task.loss(total, y)
 
     def _send(self, owner: Owner, parties: Parties, turn: Turn, dual: Tensor, residual: Tensor) -> None:
         heads = owner.heads.detach()
@@ -137,7 +135,7 @@ class VIMADMM(Method):
 
     def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
         """Heads of those who are here, fitted to the labels without the others."""
-        refit_heads(owner.heads, outputs, owner.one_hot(turn), here)
+        refit_heads(owner, outputs, turn, here)
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The norm of each party's head."""

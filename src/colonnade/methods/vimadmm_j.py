@@ -28,14 +28,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
 from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.methods.steps import Logits
 from colonnade.optim import SGD, OptimizerBuilder
-from colonnade.prox import cross_entropy_prox
 
 
 class Gap(NamedTuple):
@@ -88,10 +86,10 @@ class VIMADMMJ(Method):
     # party: holds x_k, f_k and W_k
 
     def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, classes: int
+        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
     ) -> dict[str, Part]:
         """The network, and a head of its own with plain SGD."""
-        head = nn.Linear(self.embedding, classes, bias=False)
+        head = nn.Linear(self.embedding, outputs, bias=False)
         return {"net": Part(build(self.embedding), optimizer), "head": Part(head, SGD(self.lr, 0.0, self.decay))}
 
     @party_step
@@ -126,7 +124,7 @@ class VIMADMMJ(Method):
 
     def start(self, owner: Owner) -> None:
         """A dual for every row of the training table."""
-        owner.dual = torch.zeros(owner.rows, owner.classes)
+        owner.dual = torch.zeros(owner.rows, owner.outputs)
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Algorithm 3: the sum up, one gap down."""
@@ -135,19 +133,19 @@ class VIMADMMJ(Method):
         total = parties.sum(self.logits, turn).o
         z, dual = self.solve(owner, turn, total)
         parties.tell(self.fit, turn, all=Gap(z - total - dual / self.rho))
-        return F.cross_entropy(total, owner.labels(turn))
+        return owner.loss(total, turn)
 
     def _paper_round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         o = torch.stack([reply.o for reply in parties.ask(self.logits, turn)])
         total = o.sum(0)
         z, dual = self.solve(owner, turn, total)
         parties.tell(self.fit_paper, turn, each=[PaperTarget(dual, s) for s in z - (total - o)])  # eq. 18
-        return F.cross_entropy(total, owner.labels(turn))
+        return owner.loss(total, turn)
 
     def solve(self, owner: Owner, turn: Turn, total: Tensor) -> tuple[Tensor, Tensor]:
         """Z by eq. 16 and the dual by eq. 17."""
         dual = owner.dual.index_select(0, turn.rows)
-        z = cross_entropy_prox(total, dual, owner.labels(turn), self.rho)
+        z = owner.task.prox(total, dual, owner.labels(turn), self.rho)
         dual += self.rho * (total - z)
         owner.dual.index_copy_(0, turn.rows, dual)
         return z, dual

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from colonnade.method import Method, Owner, Parties, Turn, register
@@ -50,12 +49,11 @@ class VIMSGD(Method):
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Embeddings up; heads step; gradients with the new heads down."""
         h = torch.stack([reply.h for reply in parties.ask(self.embed, turn)])
-        y = owner.labels(turn)
-        loss = F.cross_entropy((h @ owner.heads).sum(0), y)
+        loss = owner.loss((h @ owner.heads).sum(0), turn)
         learn(loss, [], owner.optimizer)
         with torch.no_grad():
-            error = torch.softmax((h @ owner.heads).sum(0), dim=-1) - owner.one_hot(turn)
-            slopes = (error / len(y)) @ owner.heads.mT
+            error = owner.task.error((h @ owner.heads).sum(0), owner.labels(turn))
+            slopes = (error / len(turn.rows)) @ owner.heads.mT
         parties.tell(self.follow, turn, each=[Gradient(slope) for slope in slopes])
         return loss.detach()
 
@@ -65,7 +63,7 @@ class VIMSGD(Method):
 
     def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
         """Heads of those who are here, fitted to the labels without the others."""
-        refit_heads(owner.heads, outputs, owner.one_hot(turn), here)
+        refit_heads(owner, outputs, turn, here)
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The norm of each party's head."""

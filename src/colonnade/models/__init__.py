@@ -18,6 +18,7 @@ from colonnade.models.apfed import APFedCNN
 from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.resnet import ResNet
+from colonnade.models.table_net import TableNet
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
 _KINDS: dict[str, Any] = {
@@ -28,6 +29,7 @@ _KINDS: dict[str, Any] = {
     "lenet": LeNet,
     "resnet": ResNet,
     "apfed-cnn": APFedCNN,
+    "table-net": TableNet,
 }
 
 __all__ = [
@@ -38,7 +40,9 @@ __all__ = [
     "ModelBuilder",
     "ResNet",
     "SmallCNN",
+    "TableNet",
     "TinyCNN",
+    "default_for",
     "default_model",
     "describe",
     "make_model",
@@ -53,6 +57,11 @@ def default_model(shape: tuple[int, ...], width: int) -> nn.Module:
     """
     is_picture = len(shape) >= 2 and min(shape[-2:]) >= 8
     return CNN()(shape, width) if is_picture else MLP()(shape, width)
+
+
+def default_for(cardinalities: tuple[int, ...]) -> ModelBuilder:
+    """The default model of a table: one that learns embeddings if its last columns are codes."""
+    return TableNet(cardinalities=cardinalities) if cardinalities else default_model
 
 
 def make_model(kind: str, **options: Any) -> ModelBuilder:

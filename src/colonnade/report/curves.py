@@ -1,4 +1,4 @@
-"""How it went: accuracy and loss of every run, one line each."""
+"""How it went: score and loss of every run, one line each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 from colonnade.report.chart import Bar, Series, bar_chart, legend, line_chart
 from colonnade.report.summary import RunView, common_accuracy
-from colonnade.report.words import percent, size
+from colonnade.report.words import metric_name, percent, size
 
 MEASURED = {"test": "test rows", "valid": "rows held out for validation"}
 
@@ -15,11 +15,13 @@ MEASURED = {"test": "test rows", "valid": "rows held out for validation"}
 def curves(runs: Sequence[RunView]) -> str:
     """The section with the charts and one legend for all of them."""
     losses = [*_lines(runs, "round", "train_loss"), *_lines(runs, "round", "{}_loss", dashed=True)]
-    by_round = _lines(runs, "round", "{}_accuracy")
-    by_traffic = _lines(runs, "bytes", "{}_accuracy", unit=1e6)
+    by_round = _lines(runs, "round", "{}_{}")
+    by_traffic = _lines(runs, "bytes", "{}_{}", unit=1e6)
+    score = _score(runs)
+    title, write = metric_name(score), _whole_percent if score == "accuracy" else None
     charts = [
-        line_chart("Accuracy by round", by_round, "round", "accuracy", _whole_percent),
-        line_chart("Accuracy by traffic", by_traffic, "MB sent in training", "accuracy", _whole_percent),
+        line_chart(f"{title} by round", by_round, "round", score, write),
+        line_chart(f"{title} by traffic", by_traffic, "MB sent in training", score, write),
         line_chart("Loss by round", losses, "round", "loss"),
     ]
     if not any(charts):
@@ -39,10 +41,10 @@ def join(names: Sequence[str]) -> str:
 
 
 def _lines(runs: Sequence[RunView], x: str, y: str, *, dashed: bool = False, unit: float = 1.0) -> list[Series]:
-    """One line per run; ``{}`` in ``y`` stands for the rows it was measured on."""
+    """One line per run; the first ``{}`` in ``y`` stands for the rows it was measured on, the second for its score."""
     found = []
     for colour, run in enumerate(runs):
-        points = [(across / unit, up) for across, up in run.curve(x, y.format(run.measured))]
+        points = [(across / unit, up) for across, up in run.curve(x, y.format(run.measured, run.score))]
         found.append(Series(run.name, points, colour, dashed))
     return found
 
@@ -63,9 +65,14 @@ def _reading_aid(runs: Sequence[RunView]) -> str:
     measured = list(dict.fromkeys(MEASURED[run.measured] for run in runs if run.measured))
     if not measured:
         return ""
-    return (
-        f"<p>Accuracy and the dashed loss are those of the {escape(join(measured))}; the solid loss is of training.</p>"
-    )
+    score, where = metric_name(_score(runs)), escape(join(measured))
+    return f"<p>{score} and the dashed loss are those of the {where}; the solid loss is of training.</p>"
+
+
+def _score(runs: Sequence[RunView]) -> str:
+    """The metric that all runs are judged by, or a word for several."""
+    names = {run.score for run in runs}
+    return names.pop() if len(names) == 1 else "score"
 
 
 def _whole_percent(share: float) -> str:

@@ -11,6 +11,7 @@ from colonnade import checkpoint
 from colonnade.errors import CheckpointError
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, methods
+from colonnade.task import TASKS
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
@@ -42,11 +43,12 @@ class RunView:
         self.method: str = options.pop("name")
         self.options: dict[str, Any] = options
         self.settings: dict[str, Any] = description["settings"]
+        self.score: str = TASKS[self.settings.get("task", "classes")].score
         self.tables: list[tuple[str, int, list[int]]] = [tuple(table) for table in description["tables"]]
         self.models: list[dict[str, Any] | None] = description["model"]
         self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
         self.seals: list[dict[str, Any]] = description.get("seal", [])
-        self.data: str = (description["data"] or {}).get("load", "tables of one's own")
+        self.data: str = _named(description["data"] or {})
         self.name: str = summary.get("name") or f"{self.method} on {self.data}"
         self.parties: list[str] = summary["parties"]
         self.owners: list[str] = [name for name, _, shape in self.tables if not shape]
@@ -74,14 +76,16 @@ class RunView:
     @property
     def measured(self) -> str:
         """On which rows the run was evaluated: ``"test"``, else ``"valid"``, else nothing."""
-        return next((part for part in ("test", "valid") if any(f"{part}_accuracy" in row for row in self.history)), "")
+        parts = (part for part in ("test", "valid") if any(f"{part}_{self.score}" in row for row in self.history))
+        return next(parts, "")
 
     @property
     def final(self) -> Row:
         """The evaluation of the model that was kept: the last, or with early stopping the best."""
-        scored = [row for row in reversed(self.history) if "valid_accuracy" in row]  # not if somebody was away
+        score = f"valid_{self.score}"
+        scored = [row for row in reversed(self.history) if score in row]  # not if somebody was away
         if self.settings["stop_drop"] is not None and scored:
-            return max(scored, key=lambda row: row["valid_accuracy"])
+            return max(scored, key=lambda row: row[score])
         return self.history[-1] if self.history else {}
 
     @property
@@ -146,3 +150,10 @@ def common_accuracy(runs: Sequence[RunView]) -> float | None:
     if len(finals) < len(runs) or len({(run.data, run.measured) for run in runs}) > 1:
         return None
     return math.floor(100 * min(finals) + 1e-4) / 100
+
+
+def _named(data: dict[str, Any]) -> str:
+    """A data set by its name, files by those who hold them."""
+    if "files" in data:
+        return "files of " + ", ".join(party["name"] for party in data["files"]["parties"])
+    return str(data.get("load", "tables of one's own"))

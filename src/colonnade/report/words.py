@@ -52,10 +52,11 @@ def metric(name: str, value: float) -> str:
 def metric_name(name: str) -> str:
     """A metric's name as a heading.
 
-    >>> metric_name("accuracy"), metric_name("auc")
-    ('Accuracy', 'AUC')
+    >>> metric_name("accuracy"), metric_name("auc"), metric_name("micro_f1")
+    ('Accuracy', 'AUC', 'Micro F1')
     """
-    return name.upper() if len(name) <= 3 else name.capitalize()
+    words = [word.upper() if len(word) <= 3 or word == "rmse" else word for word in name.split("_")]
+    return " ".join([words[0][0].upper() + words[0][1:], *words[1:]])
 
 
 def plain(value: Any) -> str:

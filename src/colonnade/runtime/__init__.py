@@ -22,6 +22,7 @@ from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.site import Site
 from colonnade.schedule import derive_seed
 from colonnade.table import Table
+from colonnade.task import Task
 
 __all__ = ["RUNTIMES", "InProcess", "LabelOwners", "make_owners", "make_parties", "threads"]
 
@@ -39,7 +40,7 @@ def make_parties(
     runtime: str,
     models: Sequence[ModelBuilder],
     optimizers: Sequence[OptimizerBuilder],
-    classes: int,
+    task: Task,
     seed: int,
     batch: int,
     channel: Channel,
@@ -54,14 +55,14 @@ def make_parties(
         raise unknown("runtime", runtime, RUNTIMES)
     leaders = {OWNER: 1.0} if leaders is None else leaders
     parts = [
-        build_parts(method, table, k, models[k], optimizers[k], classes, seed, list(leaders))
+        build_parts(method, table, k, models[k], optimizers[k], task.outputs, seed, list(leaders))
         for k, table in enumerate(tables)
     ]
     # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
     apart = {0} if owner_is_first and method.needs_owner_columns else set()
     singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(tables)]
     for single in singles:
-        single.leaders = leaders
+        single.leaders, single.task = leaders, task.public
     channel.wire = runtime == "bytes"
     channel.know("train", tables[0])
     sites = _sites(singles, parts, batch, apart, method.kind_of, runtime)
@@ -75,7 +76,7 @@ def make_owners(
     *,
     runtime: str,
     parties: int,
-    classes: int,
+    task: Task,
     seed: int,
     batch: int,
     channel: Channel,
@@ -85,9 +86,11 @@ def make_owners(
     for _ in tables:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
-            parts.append(method.owner_parts(parties, classes))
+            parts.append(method.owner_parts(parties, task.outputs))
     # Their numbers would be those of parties, and what they draw must be their own.
     singles = [LoopSite(k, table, parts[k], derive_seed(seed, "owners")) for k, table in enumerate(tables)]
+    for single in singles:
+        single.task = task
     sites = _sites(singles, parts, batch, set(), lambda _: None, runtime)
     names = [OWNER] if len(tables) == 1 else [table.name for table in tables]
     return LabelOwners(tables, names, singles, sites, channel, places)

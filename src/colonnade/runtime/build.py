@@ -24,7 +24,7 @@ def build_parts(
     member: int,
     model: ModelBuilder,
     optimizer: OptimizerBuilder,
-    classes: int,
+    outputs: int,
     seed: int,
     leaders: Sequence[str] = (OWNER,),
 ) -> dict[str, Part]:
@@ -32,7 +32,7 @@ def build_parts(
     before = torch.get_rng_state()
     torch.manual_seed(derive_seed(seed, "init", member))
     try:
-        return method.party_parts(Build(model, table, member, leaders), optimizer, classes)
+        return method.party_parts(Build(model, table, member, leaders), optimizer, outputs)
     finally:
         torch.set_rng_state(before)
 

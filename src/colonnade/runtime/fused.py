@@ -96,6 +96,7 @@ class FusedSite(Site):
         self.members = [site.members[0] for site in sites]
         self.singles = list(sites)
         self.leaders = sites[0].leaders
+        self.task = sites[0].task
         self.builders = builders
         self.fused_nets = {
             name: FusedNet([site.loop_nets[name] for site in sites], builders[name]) for name in sites[0].nets

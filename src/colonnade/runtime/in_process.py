@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from colonnade.channel import Channel, add
 from colonnade.errors import AwayError, ColonnadeError, TrainingError
@@ -17,11 +17,19 @@ from colonnade.table import Table
 R = TypeVar("R")
 
 
+class Named(Protocol):
+    """All that is asked of a table here."""
+
+    @property
+    def name(self) -> str:
+        """Whose it is."""
+
+
 class InProcess(Parties):
     """All parties in this process, behind the one interface, every message through the channel."""
 
     def __init__(
-        self, tables: Sequence[Table], sites: Sequence[Site], channel: Channel, *, owner_is_first: bool
+        self, tables: Sequence[Named], sites: Sequence[Site], channel: Channel, *, owner_is_first: bool
     ) -> None:
         self.names = [table.name for table in tables]
         self.sites = list(sites)

@@ -64,8 +64,10 @@ class LoopSite(Site):
 
     def labels(self, turn: Turn) -> Tensor:
         """This owner's labels of its line of the turn's rows."""
-        known = self.tables[turn.table].labels if self.soft is None else self.soft
-        return known.index_select(0, turn.rows[self.members[0]])
+        rows = turn.rows[self.members[0]]
+        if self.soft is not None:
+            return self.soft.index_select(0, rows)
+        return self.task.inside(self.tables[turn.table].labels.index_select(0, rows))
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""

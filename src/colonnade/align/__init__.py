@@ -1,0 +1,12 @@
+"""Whose rows are about the same people: private set intersection of any number of parties, and a plain one.
+
+::
+
+    ids.py ── texts ── curve.py: masked points (or plain.py: hashes)
+                           |
+    peer.py: one party's end  <── steps.py, messages.py ──>  ring.py: what the owner asks for, in which order
+                           |
+                       proof.py: do all orders agree? ── result.py: Alignment
+
+The function :func:`colonnade.align` puts them together; it lives above the runtimes, in ``alignment.py``.
+"""

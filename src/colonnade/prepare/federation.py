@@ -1,0 +1,129 @@
+"""``cn.prepare``: from sheets and an alignment to two federations, to train on and to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import ConfigError, TableError
+from colonnade.options import number, whole
+from colonnade.prepare.labels import labels_of
+from colonnade.prepare.preparation import fit
+from colonnade.schedule import permutation
+from colonnade.sheets import Sheet
+from colonnade.table import Table, check_federation
+
+
+def prepare(
+    sheets: Sequence[Sheet],
+    alignment: Any = None,
+    *,
+    test: float = 0.2,
+    seed: int = 0,
+    numbers: str = "standard",
+    categories: str = "one-hot",
+    labels: str = "classes",
+    most: int | None = None,
+    rarest: int = 1,
+) -> tuple[list[Table], list[Table]]:
+    """Two federations of aligned sheets, to train on and to test on; the owner's table comes first.
+
+    ``alignment`` has ``rows``, from each sheet's name to the row numbers that all have in common, in one order; or it
+    is such a mapping itself. Without one, the sheets must have the same ids in the same order. A share ``test`` of the
+    rows is held out; which follows from ``seed`` and their number alone. With ``test=0`` the second list is empty.
+
+    Each party's preparation is learnt from its own training rows and goes with its table as ``table.preparation``:
+    ``numbers`` are scaled ("standard" or "quantile"), ``categories`` become "one-hot" or codes to "embed". A column of
+    more than ``most`` different texts is refused; texts of fewer than ``rarest`` rows share one category.
+    ``labels`` are "classes", "values" to predict, or "several" yes-or-no labels.
+    """
+    ordered = _owner_first(sheets)
+    rows = _aligned(ordered, alignment)
+    for sheet in ordered:
+        sheet.check_unchanged()
+    train, held = parts(len(rows[0]), test, seed)
+    ids = _same_ids(ordered, [chosen[np.concatenate([train, held])] for chosen in rows])
+    whole_tables = []
+    for sheet, chosen in zip(ordered, rows, strict=True):
+        how = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
+        preparation = fit(sheet, chosen[train], **how)  # type: ignore[arg-type]
+        columns = preparation.apply(sheet, chosen[np.concatenate([train, held])]) if preparation.width else None
+        whole_tables.append((sheet.name, columns, preparation))
+    answers = labels_of(ordered[0], labels, rows[0][np.concatenate([train, held])])
+
+    def federation(part: slice) -> list[Table]:
+        tables = [
+            Table(
+                ids[part],
+                None if columns is None else columns[part],
+                name=name,
+                column_names=preparation.column_names,
+                preparation=preparation,
+            )
+            for name, columns, preparation in whole_tables
+        ]
+        tables[0] = replace(tables[0], labels=answers.values[part], classes=answers.classes)
+        check_federation(tables)
+        return tables
+
+    return federation(slice(0, len(train))), federation(slice(len(train), None)) if len(held) else []
+
+
+def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of so many aligned rows are for training and which are held out, each ascending.
+
+    >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
+    True
+    """
+    share, start = number(test, "test"), whole(seed, "seed")
+    held = round(share * count)
+    if not 0 <= share < 1 or held >= count:
+        raise ConfigError(
+            f"test={test} of {count} aligned rows leaves none to train on; give a share from 0 to below 1."
+        )
+    order = permutation(count, start, "test").numpy()
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:
+    if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
+        raise TableError("no sheets came; give a list of what colonnade.read gives, one per organisation.")
+    owners = [sheet for sheet in sheets if sheet.labels]
+    if len(owners) != 1:
+        named = ", ".join(f"'{sheet.name}'" for sheet in owners) or "none"
+        raise TableError(f"one sheet must have the label, but {named} of {len(sheets)} have; read it with label=.")
+    names = [sheet.name for sheet in sheets]
+    if len(set(names)) != len(names):
+        raise TableError(f"two sheets have the same name among {', '.join(names)}; give read(..., name=).")
+    return [owners[0], *(sheet for sheet in sheets if sheet is not owners[0])]
+
+
+def _aligned(sheets: Sequence[Sheet], alignment: Any) -> list[np.ndarray]:
+    """Each sheet's rows, in one order."""
+    if alignment is None:
+        found = [np.arange(sheet.rows) for sheet in sheets]
+    else:
+        rows = alignment if isinstance(alignment, Mapping) else alignment.rows
+        absent = [sheet.name for sheet in sheets if sheet.name not in rows]
+        if absent:
+            raise TableError(f"the alignment has no rows of '{absent[0]}'; align all sheets together.")
+        found = [np.asarray(rows[sheet.name], np.int64) for sheet in sheets]
+    counts = {len(chosen) for chosen in found}
+    if len(counts) > 1:
+        each = ", ".join(f"'{sheet.name}' {len(chosen)}" for sheet, chosen in zip(sheets, found, strict=True))
+        raise TableError(f"the sheets have different numbers of rows ({each}); align them first.")
+    if counts == {0}:
+        raise TableError("the sheets have no row in common; check the id columns and the rule of normalisation.")
+    return found
+
+
+def _same_ids(sheets: Sequence[Sheet], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The ids of the aligned rows, held once for all tables."""
+    ids = sheets[0].ids_at(rows[0])
+    for sheet, chosen in zip(sheets[1:], rows[1:], strict=True):
+        if not np.array_equal(sheet.ids_at(chosen), ids):
+            raise TableError(f"the aligned rows of '{sheet.name}' and '{sheets[0].name}' have other ids; align again.")
+    return ids

@@ -1,0 +1,168 @@
+"""``score``: predictions for the ids of new files, by a run that was just trained or opened from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.alignment import align
+from colonnade.errors import ConfigError, NoCommonIdError, TableError
+from colonnade.ledger import Ledger
+from colonnade.missing import check_policy
+from colonnade.prepare import Preparation
+from colonnade.run import Run
+from colonnade.scores import Scores
+from colonnade.sheets import Sheet
+from colonnade.table import Table
+
+CHUNK = 1 << 16  # rows that are prepared at once; bounds memory
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of the owner that the same parties know: each one's row numbers, in one order."""
+
+    rows: dict[str, np.ndarray]
+    away: tuple[str, ...] = ()
+
+    def chunks(self) -> Iterator[dict[str, np.ndarray]]:
+        """As many rows at a time as are prepared at once."""
+        for start in range(0, len(next(iter(self.rows.values()))), CHUNK):
+            yield {name: rows[start : start + CHUNK] for name, rows in self.rows.items()}
+
+
+def score(
+    run: Run,
+    sheets: Sequence[Sheet],
+    *,
+    mode: str = "psi",
+    missing: str | None = None,
+    minimum: int = 1,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+) -> Scores:
+    """Align new files, ask all parties, and give the owner its ids with their predictions.
+
+    ``sheets`` are what :func:`colonnade.read` gives, the owner's first, under the names of the training tables; no
+    label is needed. With ``missing="refuse"`` (the run's policy if None) the ids that all parties know are aligned and
+    scored. Any other policy aligns the owner with each party by itself, so each pair learns what ids it has in common,
+    and every row of the owner that somebody knows is scored; the policy stands for those who do not know it. A method
+    that predicts alone (APFed) asks nobody, and needs the owner's file only.
+
+    ``scores.write("scores.parquet")`` writes ids and predictions; ``scores.notes`` say what was not scored, and why.
+    """
+    owner, preparations = _checked(run, sheets)
+    policy = check_policy(run.settings.missing if missing is None else missing, run.method, run.seals)
+    how = {"mode": mode, "minimum": minimum, "seed": seed, "on_progress": on_progress}
+    ledger = Ledger()
+    groups = _groups(run, sheets, policy, how, ledger)
+    found = [_predicted(run, sheets, preparations, group, policy) for group in groups]
+    rows = np.concatenate([group.rows[owner.name] for group in groups])
+    order = np.argsort(rows)
+    return Scores(
+        ids=owner.ids_at(rows[order]),
+        values=torch.cat(found)[torch.from_numpy(order)],
+        names=run.names or tuple(map(str, range(run.task.outputs))),
+        task=run.task.name,
+        notes=tuple(_notes(owner, groups, policy)),
+        ledger=ledger,
+    )
+
+
+def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Preparation]]:
+    """The owner's sheet, and everybody's preparation as it was trained with."""
+    if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
+        raise TableError("no sheets came; give a list of what colonnade.read gives, the owner's first.")
+    if not run.preparations:
+        raise ConfigError(
+            "the run was trained on tables that colonnade.prepare did not make; prepare new ones alike and use "
+            "run.predict(tables)."
+        )
+    names = [*run.preparations]
+    for sheet in sheets:
+        if sheet.name not in names:
+            raise TableError(f"there is no party '{sheet.name}' in the run, which has {', '.join(names)}.")
+        run.preparations[sheet.name].check(sheet)
+    if sheets[0].name != names[0]:
+        raise TableError(f"the first sheet is that of '{sheets[0].name}'; the owner is '{names[0]}': put it first.")
+    return sheets[0], run.preparations
+
+
+def _groups(run: Run, sheets: Sequence[Sheet], policy: str, how: dict[str, Any], ledger: Ledger) -> list[Group]:
+    """Which rows are scored, and with whom."""
+    if run.method.predicts_alone:
+        owner, *others = run.preparations
+        return [Group({owner: np.arange(sheets[0].rows)}, tuple(others))]
+    return _known_to_all(run, sheets, how, ledger) if policy == "refuse" else _by_who_knows(run, sheets, how, ledger)
+
+
+def _known_to_all(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger: Ledger) -> list[Group]:
+    """The rows that all parties have."""
+    here = [sheet.name for sheet in sheets]
+    absent = [name for name in run.preparations if name not in here]
+    if absent:
+        raise TableError(
+            f"no file of '{absent[0]}' came, and the run refuses to do without; give it, or missing='zero' or 'mean'."
+        )
+    alignment = align(sheets, **how)
+    ledger.add(alignment.ledger)
+    return [Group(alignment.rows)]
+
+
+def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger: Ledger) -> list[Group]:
+    """The owner's rows that somebody knows, by who does; each party is aligned with the owner alone."""
+    owner, *others = sheets
+    places = np.full((len(others), owner.rows), -1)  # of the owner's rows at each party; -1 where it has none
+    for place, sheet in zip(places, others, strict=True):
+        try:
+            alignment = align([owner, sheet], **how)
+        except NoCommonIdError:
+            continue
+        ledger.add(alignment.ledger)
+        place[alignment.rows[owner.name]] = alignment.rows[sheet.name]
+    known_to, groups = places >= 0, []
+    for pattern in np.unique(known_to, axis=1).T:
+        rows = np.flatnonzero((known_to == pattern[:, None]).all(axis=0))
+        known = {sheet.name: own[rows] for sheet, own, there in zip(others, places, pattern, strict=True) if there}
+        if known:
+            away = [name for name in [*run.preparations][1:] if name not in known]
+            groups.append(Group({owner.name: rows, **known}, tuple(away)))
+    if not groups:
+        raise NoCommonIdError(
+            "no party knows any id of the owner's file; check the id columns and how ids are written."
+        )
+    return groups
+
+
+def _predicted(
+    run: Run, sheets: Sequence[Sheet], preparations: dict[str, Preparation], group: Group, policy: str
+) -> Tensor:
+    """Predictions for a group of rows, in its order."""
+    by_name = {sheet.name: sheet for sheet in sheets}
+    found = []
+    for rows in group.chunks():
+        tables = [preparations[name].table(by_name[name], own) for name, own in rows.items()]
+        found.append(run.predict(_in_order(run, tables), away=group.away, missing=policy))
+    return torch.cat(found)
+
+
+def _in_order(run: Run, tables: list[Table]) -> list[Table]:
+    place = {name: number for number, name in enumerate(run.preparations)}
+    return sorted(tables, key=lambda table: place[table.name])
+
+
+def _notes(owner: Sheet, groups: Sequence[Group], policy: str) -> Iterator[str]:
+    scored = sum(len(group.rows[owner.name]) for group in groups)
+    if scored < owner.rows:
+        who = "all parties know" if policy == "refuse" else "anybody else knows"
+        yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: they are none that {who}"
+    for group in groups:
+        if group.away and len(group.rows) > 1:
+            count = len(group.rows[owner.name])
+            yield f"{count} rows are scored without {', '.join(group.away)}, which do not know them ({policy})"
