@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import gather, read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError, NoCommonIdError, PrivacyError, TableError
+from colonnade.jobs import gather, train_job
 
 JOB = """
 [[party]]

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import colonnade as cn
+from colonnade.explain.importance import WAYS as WAYS_TO_MEASURE
 from colonnade.seal import SEALS
 from colonnade.selection import WAYS
 from colonnade.task import TASKS
@@ -45,6 +48,18 @@ def test_the_code_about_apfed_runs(tmp_path: Path) -> None:
 def test_the_code_about_selection_runs(tmp_path: Path) -> None:
     printed = run_code((ROOT / "docs" / "selection.md").read_text(), tmp_path)
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
+
+
+@pytest.mark.slow
+def test_the_code_about_who_matters_runs(tmp_path: Path) -> None:
+    printed = run_code((ROOT / "docs" / "explain.md").read_text(), tmp_path)
+    assert "importance by permutation" in printed and "importance by run.importance() of 4 runs" in printed
+    assert (tmp_path / "runs" / "rho.csv").exists()
+
+
+def test_the_docs_name_every_way_to_measure_importance() -> None:
+    text = (ROOT / "docs" / "explain.md").read_text()
+    assert all(f'`"{way}"`' in text for way in WAYS_TO_MEASURE)
 
 
 def test_the_code_about_tables_runs(tmp_path: Path) -> None:
