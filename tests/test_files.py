@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import gather, read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError, NoCommonIdError, PrivacyError, TableError
+from colonnade.jobs import gather, train_job
 
 JOB = """
 [[party]]
@@ -222,6 +223,9 @@ def test_align_says_who_learns_what_and_writes_rows(folder):
     assert result.exit_code == 0 and "a hash of each of its ids" in result.stderr
     rows = {name: (folder / "rows" / f"{name}.csv").read_text().split()[1:] for name in ("clinic", "lab")}
     assert len(rows["clinic"]) == len(rows["lab"]) > 150
+    kinds = json.loads(colonnade("align", folder / "job.toml", "--columns", "--json").stdout)
+    assert kinds == {"clinic": {"x": "number", "job": "category"}, "lab": {"y": "number"}}
+    assert "clinic: 200 rows" in colonnade("align", folder / "job.toml", "--columns").stdout
     found = json.loads(colonnade("align", folder / "job.toml", "--json", "--quiet").stdout)
     assert found["count"] == len(rows["clinic"]) and found["names"] == ["clinic", "lab"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import colonnade as cn
+from colonnade.explain.importance import WAYS as WAYS_TO_MEASURE
 from colonnade.seal import SEALS
 from colonnade.selection import WAYS
 from colonnade.task import TASKS
@@ -37,6 +38,11 @@ def check_apfed(printed: str, folder: Path) -> None:
 
 def check_selection(printed: str, folder: Path) -> None:
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
+
+
+def check_who_matters(printed: str, folder: Path) -> None:
+    assert "importance by permutation" in printed and "importance by run.importance() of 4 runs" in printed
+    assert (folder / "runs" / "rho.csv").exists()
 
 
 def check_tables(printed: str, folder: Path) -> None:
@@ -86,6 +92,7 @@ CHECKS: dict[str, Callable[[str, Path], None]] = {
     "align.md": check_alignment,
     "tasks.md": check_tasks,
     "missing.md": check_missing,
+    "explain.md": check_who_matters,
     "data.md": check_data,
     "deployment.md": check_deployment,
     "write_a_method.md": check_own_method,
@@ -110,6 +117,11 @@ def test_no_check_is_left_over() -> None:
 def test_the_docs_name_every_task() -> None:
     text = (DOCS / "tasks.md").read_text()
     assert all(f'`"{task}"`' in text for task in TASKS)
+
+
+def test_the_docs_name_every_way_to_measure_importance() -> None:
+    text = (DOCS / "explain.md").read_text()
+    assert all(f'`"{way}"`' in text for way in WAYS_TO_MEASURE)
 
 
 def test_the_docs_name_every_way_to_select() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from colonnade.config import Job, read_job
 from colonnade.errors import ConfigError
 from colonnade.files import Files, Progress
 from colonnade.folder import make_folder, write_text
+from colonnade.sheets import Sheet
 
 
 @app.command(epilog="Example: colonnade align examples/credit/job.toml")
@@ -24,6 +25,9 @@ def align(
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write each party's row numbers there, one CSV a party.")
     ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Only show what each party's columns were taken for.")
+    ] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -31,6 +35,9 @@ def align(
     what = read_job(job)
     files = files_of_job(what, job)
     sheets = files.read()
+    if columns:
+        _show_columns(sheets, json=json)
+        return
     with aligning(files, quiet=quiet) as on_progress:
         alignment = files.aligned(sheets, what.train.seed, on_progress)
     if folder is not None:
@@ -41,6 +48,14 @@ def align(
         print_json(alignment.to_json())
     else:
         typer.echo(str(alignment))
+
+
+def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
+    if json:
+        print_json({sheet.name: sheet.kinds for sheet in sheets})
+        return
+    for sheet in sheets:
+        typer.echo(f"{sheet.name}: {sheet.rows:,} rows\n{sheet.describe()}\n")
 
 
 def files_of_job(job: Job, path: Path) -> Files:
