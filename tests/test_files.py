@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import gather, read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError, NoCommonIdError, PrivacyError, TableError
+from colonnade.jobs import gather, train_job
 
 JOB = """
 [[party]]
@@ -98,6 +99,7 @@ def test_a_job_on_files_aligns_prepares_and_trains(folder):
     assert gathered.alignment.count == gathered.train[0].rows + gathered.test[0].rows
     assert gathered.train[0].classes == ("no", "yes")
     run = train_job(job, gathered=gathered)
+    assert run.ledger.bytes_for("align") == gathered.alignment.bytes, "the run's ledger tells of its alignment too"
     assert run.evaluate(gathered.test)["accuracy"] > 0.8
     again = train_job(job)
     assert torch.equal(run.predict(gathered.test), again.predict(gather(job).test)), "the seed settles everything"

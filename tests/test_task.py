@@ -15,8 +15,9 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.config import read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import ConfigError, TableError
+from colonnade.jobs import train_job
 from colonnade.report import read_summary, write_report
 from colonnade.run import Run, Settings
 from colonnade.task import Classes, Several, Task, Values, make_task, plain_weights, task_of

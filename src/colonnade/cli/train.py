@@ -11,9 +11,10 @@ import typer
 from colonnade.cli.align import aligning, who_learns_of
 from colonnade.cli.app import Json, app, err, print_json
 from colonnade.cli.progress import bars, follow
-from colonnade.config import Gathered, Job, gather, read_job, resume_job, select_job, train_job
+from colonnade.config import Job, read_job
 from colonnade.errors import FolderError
 from colonnade.files import Files
+from colonnade.jobs import Gathered, gather, resume_job, select_job, train_job
 from colonnade.report import RunView, read_summary
 from colonnade.report.words import metric, size
 from colonnade.run import Run
