@@ -27,6 +27,7 @@ from colonnade import models, optim, seal
 from colonnade.errors import ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
+from colonnade.task import TASKS
 
 Builders = Any  # one builder, a list with one per party, or None for the default
 
@@ -123,6 +124,8 @@ def read_job(path: str | Path) -> Job:
         if not isinstance(sections.setdefault(name, {}), dict):
             raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
     how = _section(TrainSection, "train", sections["train"])
+    if how.task is not None and how.task not in TASKS:
+        raise unknown("task", how.task, TASKS)
     return Job(
         data=_data(sections, Path(path).parent),
         train=how,

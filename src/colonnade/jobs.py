@@ -47,12 +47,14 @@ class Gathered:
         return [f"{name}: {note}" for name, preparation in each if preparation for note in preparation.notes]
 
 
-def gather(job: Job, on_progress: Progress | None = None) -> Gathered:
-    """Load the data set, or read, align and prepare everybody's files."""
+def gather(job: Job, on_progress: Progress | None = None, description: dict[str, Any] | None = None) -> Gathered:
+    """Load the data set, or read, align and prepare everybody's files: the same as those of a described run."""
     if not isinstance(job.data, Files):
         how = asdict(job.data)
         return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
     sheets = job.data.read()
+    if description is not None:
+        job.data.check_unchanged(description, sheets)
     alignment = job.data.aligned(sheets, job.train.seed, on_progress)
     origin = job.data.origin(sheets, alignment)
     both = job.data.prepared(sheets, alignment, job.train.seed, job.train.task)
@@ -91,7 +93,7 @@ def train_job(
         seal=job.seals,
         test=test,
         folder=folder or job.train.folder,
-        on_round=on_round,
+        on_round=_counting(found.alignment, on_round),
         **job.train.given,
     )
 
@@ -112,15 +114,30 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
 
 def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
     """Go on with a job where its run folder left off; more epochs than before prolong the run."""
-    description, found = read_summary(folder)["description"], gathered or gather(job)
-    if isinstance(job.data, Files):
-        job.data.check_unchanged(description, found.sheets)
+    description = read_summary(folder)["description"]
+    found = gathered or gather(job, description=description)
     rows, test = (_kept_as(description, tables) for tables in (found.train, found.test))
     for what, was, said in _differences(job, rows, description):
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round)
+    counting = _counting(found.alignment, on_round)
+    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=counting)
+
+
+def _counting(alignment: Alignment | None, on_round: OnRound | None) -> OnRound | None:
+    """Let the run's ledger have what the alignment before it sent, from its first round on."""
+    if alignment is None:
+        return on_round
+    sent = [alignment.ledger]
+
+    def both(run: Run) -> None:
+        if sent:
+            run.ledger.add(sent.pop())
+        if on_round is not None:
+            on_round(run)
+
+    return both
 
 
 def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
@@ -134,7 +151,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
     parties, usual = len(holders), [models.default_for(table.cardinalities) for table in holders]
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
-        *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
+        *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
         *_pairs(complete(was["settings"]), job.train.given, ""),
         ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
@@ -146,6 +163,18 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
 
 def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
     return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """Nested facts one by one, so that only those that differ are shown; sections with a name go by it."""
+    found: dict[str, Any] = {}
+    for key, value in facts.items():
+        named = isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value)
+        inner = {one["name"]: one for one in value} if named else value
+        found |= (
+            {f"{key} {part}": one for part, one in _flat(inner).items()} if isinstance(inner, dict) else {key: value}
+        )
+    return found
 
 
 def _as_json(value: Any) -> Any:

@@ -69,9 +69,15 @@ class Trained:
         labels, name, weights = all_labels(tables), self.settings.task, self.settings.weights
         trained = torch.ones(len(labels), dtype=torch.bool)
         trained[self.schedule.valid_rows] = False
-        one_owner = len(owners_of(tables)) == 1
-        rows = trained.nonzero()[:, 0]
-        return make_task(name, labels, weights, trained=rows, table=tables[0].name, scaled=one_owner)
+        return make_task(
+            name,
+            labels,
+            weights,
+            trained=trained.nonzero()[:, 0],
+            table=tables[0].name,
+            scaled=len(owners_of(tables)) == 1,
+            classes=len(tables[0].classes),
+        )
 
     @property
     def task(self) -> Task:

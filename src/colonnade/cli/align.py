@@ -38,12 +38,12 @@ def align(
     if columns:
         _show_columns(sheets, json=json)
         return
-    with aligning(files, quiet=quiet) as on_progress:
+    with aligning(who_learns_of(files), quiet=quiet) as on_progress:
         alignment = files.aligned(sheets, what.train.seed, on_progress)
     if folder is not None:
         place = make_folder(folder)
         for name, rows in alignment.rows.items():
-            write_text(place / f"{name}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
+            write_text(place / f"{name.replace('/', '_')}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
     if json:
         print_json(alignment.to_json())
     else:
@@ -65,14 +65,18 @@ def files_of_job(job: Job, path: Path) -> Files:
     return job.data
 
 
+def who_learns_of(files: Files) -> tuple[str, ...]:
+    """Who will learn what from the alignment of a job's files."""
+    return who_learns(files.align.mode or "psi", [party.name for party in files.parties])
+
+
 @contextmanager
-def aligning(files: Files, *, quiet: bool) -> Iterator[Progress | None]:
+def aligning(sentences: Sequence[str], *, quiet: bool) -> Iterator[Progress | None]:
     """Say who will learn what, then count the ids."""
-    mode = files.align.mode or "psi"
     if quiet:
         yield None
         return
-    for sentence in who_learns(mode, [party.name for party in files.parties]):
+    for sentence in sentences:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)
     with counted("aligning", "ids") as progress:
         yield progress

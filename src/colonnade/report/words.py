@@ -118,6 +118,8 @@ def what_it_is(run: RunView, line: Line) -> str:
     """What the messages of a ledger line are."""
     if line.purpose == "setup":
         return "keys and signatures, from which the parties make their masks"
+    if line.purpose == "align":
+        return "masked ids, or places in lists of them, and signatures; hashes of ids in plain mode"
     if line.purpose == "explain":
         return "one number about the party's part of the model"
     method = run.known_method
