@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Real data beside the checkout, if it is there; tests that need it are skipped otherwise.
 export COLONNADE_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: setup demo test quick check bench clean
+.PHONY: setup demo test quick check docs bench clean
 
 setup: $(VENV)/.ready
 
@@ -28,9 +28,13 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(MAKE) docs
+
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site

@@ -33,6 +33,7 @@ def main() -> None:
             ["fedoptimus", *seeds],
             ["selection", "--parts", "mnist"],
             ["reading"],
+            ["tables", *seeds],
         ]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)

@@ -50,7 +50,7 @@ class Setting:
 SETTINGS = {
     "mnist": Setting(14, cn.TinyCNN(), rounds=1000, lr=0.2),
     "fashion_mnist": Setting(14, cn.TinyCNN(), rounds=1500, lr=0.3),
-    "cifar10": Setting(16, cn.ResNet(18, width=4), rounds=200, lr=0.1, batch=32, rows=10_000),
+    "cifar10": Setting(16, cn.ResNet(18, width=4), rounds=120, lr=0.1, batch=32, rows=10_000),
 }
 # Test accuracy in %, and loss.
 PAPER: dict[str, dict[str, tuple[float, float]]] = {

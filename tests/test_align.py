@@ -341,3 +341,12 @@ def test_only_lists_under_all_masks_share_points(monkeypatch: pytest.MonkeyPatch
     # Under the keys 01, 012; 1, 12; 2, 012: the owner's own hops stay at home.
     assert [(a, b) for a, b in combinations(range(6), 2) if lists[a] & lists[b]] == [(1, 5)]
     assert len(lists[1] & lists[5]) == 5 + 1, "the common ones, and the one of these two parties"
+
+
+def test_files_read_by_different_rules_are_not_aligned() -> None:
+    bank, shop = sheets(["ann"], ["ann"])
+    bank.rule, shop.rule = ("trim",), ()
+    with pytest.raises(TableError, match=r"different rules \('bank' trim, 'party 1' nothing\)"):
+        cn.align([bank, shop], mode="plain")
+    shop.rule = ("trim",)
+    assert cn.align([bank, shop], mode="plain").count == 1

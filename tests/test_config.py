@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 import colonnade as cn
-from colonnade.config import read_job, resume_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError
+from colonnade.jobs import resume_job, train_job
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "job.toml"
 SMALL = """

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import gather, read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError, NoCommonIdError, PrivacyError, TableError
+from colonnade.jobs import gather, train_job
 
 JOB = """
 [[party]]
@@ -98,6 +99,7 @@ def test_a_job_on_files_aligns_prepares_and_trains(folder):
     assert gathered.alignment.count == gathered.train[0].rows + gathered.test[0].rows
     assert gathered.train[0].classes == ("no", "yes")
     run = train_job(job, gathered=gathered)
+    assert run.ledger.bytes_for("align") == gathered.alignment.bytes, "the run's ledger tells of its alignment too"
     assert run.evaluate(gathered.test)["accuracy"] > 0.8
     again = train_job(job)
     assert torch.equal(run.predict(gathered.test), again.predict(gather(job).test)), "the seed settles everything"
@@ -222,6 +224,9 @@ def test_align_says_who_learns_what_and_writes_rows(folder):
     assert result.exit_code == 0 and "a hash of each of its ids" in result.stderr
     rows = {name: (folder / "rows" / f"{name}.csv").read_text().split()[1:] for name in ("clinic", "lab")}
     assert len(rows["clinic"]) == len(rows["lab"]) > 150
+    kinds = json.loads(colonnade("align", folder / "job.toml", "--columns", "--json").stdout)
+    assert kinds == {"clinic": {"x": "number", "job": "category"}, "lab": {"y": "number"}}
+    assert "clinic: 200 rows" in colonnade("align", folder / "job.toml", "--columns").stdout
     found = json.loads(colonnade("align", folder / "job.toml", "--json", "--quiet").stdout)
     assert found["count"] == len(rows["clinic"]) and found["names"] == ["clinic", "lab"]
 
@@ -295,3 +300,109 @@ def test_a_damaged_preparation_is_refused(folder):
     (folder / "run" / "preparation" / "001.safetensors").write_bytes(b"torn")
     with pytest.raises(CheckpointError, match="is damaged"):
         cn.resume(folder / "run", train=False)
+
+
+def test_predictions_keep_to_the_jobs_minimum_unless_told_otherwise(folder):
+    change(folder / "job.toml", "minimum = 20", "minimum = 51")
+    place, to = folder / "run", ("--to", folder / "scores.csv", "--quiet")
+    assert colonnade("train", folder / "job.toml", "--folder", place, "--quiet").exit_code == 0
+    new = f"clinic={folder / 'new-clinic.csv'}", f"lab={folder / 'new-lab.parquet'}"
+    assert "50 ids are common" in refused(colonnade("predict", place, *new, *to))
+    assert "50 ids are common" in refused(colonnade("predict", place, *new, "--missing", "zero", *to))
+    assert not (folder / "scores.csv").exists()
+    assert colonnade("predict", place, *new, "--minimum", 50, *to).exit_code == 0
+
+
+def test_predict_says_who_learns_what_as_it_is_done(folder):
+    place, to = folder / "run", ("--to", folder / "scores.csv")
+    (folder / "job.toml").write_text(JOB.format(method="splitnn").replace('"plain"', '"psi"'))
+    assert colonnade("train", folder / "job.toml", "--folder", place, "--quiet").exit_code == 0
+    new = f"clinic={folder / 'new-clinic.csv'}", f"lab={folder / 'new-lab.parquet'}"
+    assert "stay secret" in colonnade("predict", place, *new, *to).stderr
+    plain = colonnade("predict", place, *new, "--mode", "plain", *to).stderr
+    assert "a hash of each of its ids" in plain and "stay secret" not in plain
+    (folder / "alone.toml").write_text(JOB.format(method="local"))
+    assert colonnade("train", folder / "alone.toml", "--folder", folder / "alone", "--quiet").exit_code == 0
+    assert "'clinic' asks nobody" in colonnade("predict", folder / "alone", new[0], *to).stderr
+
+
+def test_new_files_may_lack_columns_that_were_left_out(folder):
+    change(folder / "job.toml", 'label = "ill"', 'label = "ill"\nleave_out = ["job"]\nnumbers = ["x"]')
+    place = folder / "run"
+    assert colonnade("train", folder / "job.toml", "--folder", place, "--quiet").exit_code == 0
+    write_csv(folder / "narrow.csv", {"mail": people(240, 300)["id"], "x": people(240, 300)["x"]}, ...)
+    new = f"clinic={folder / 'narrow.csv'}", f"lab={folder / 'new-lab.parquet'}"
+    result = colonnade("predict", place, *new, "--to", folder / "scores.csv", "--quiet")
+    assert result.exit_code == 0, result.output
+
+
+def test_scores_go_to_no_folder(folder):
+    train_job(read_job(folder / "job.toml"), folder / "run")
+    (folder / "scores.csv").mkdir()
+    result = colonnade("predict", folder / "run", f"clinic={folder / 'new-clinic.csv'}", "--to", folder / "scores.csv")
+    assert "it is a folder" in refused(result)
+    assert "Every party" not in result.stderr, "before anything is aligned"
+
+
+def test_files_that_change_before_they_are_scored_are_refused(folder):
+    run = train_job(read_job(folder / "job.toml"))
+    sheets = [cn.read(folder / "new-clinic.csv", id="mail", name="clinic")]
+    sheets.append(cn.read(folder / "new-lab.parquet", id="who", name="lab"))
+    change(folder / "new-clinic.csv", "cook", "baker")
+    with pytest.raises(TableError, match="the files of 'clinic' have changed"):
+        cn.score(run, sheets, mode="plain")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("test = 0.25", "test = nan", "test=nan is out of range"),
+        ("test = 0.25", "test = inf", "test=inf is out of range"),
+        ("test = 0.25", "numbers = 'std'", "unknown scale of numbers 'std'"),
+        ("test = 0.25", "categories = 'onehot'", "did you mean 'one-hot'"),
+        ("minimum = 20", "normalise = ['trimm']", "did you mean 'trim'"),
+        ("epochs = 4", "task = 'value'", "unknown task 'value'"),
+        ('id = "mail"', 'id = "mail"\ndelimiter = ";;"', "delimiter=';;' is not one character"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_ids_are_compared(folder, monkeypatch, old, new, sentence):
+    monkeypatch.setattr("colonnade.files.align", None)
+    change(folder / "job.toml", old, new)
+    assert sentence in refused(colonnade("train", folder / "job.toml", "--folder", folder / "run"))
+    assert not (folder / "run").exists()
+
+
+def test_a_resumed_job_says_which_fact_differs_and_compares_no_ids_of_other_files(folder, monkeypatch):
+    place = folder / "run"
+    assert colonnade("train", folder / "job.toml", "--folder", place, "--quiet").exit_code == 0
+    change(folder / "job.toml", "test = 0.25", "test = 0.3")
+    differs = refused(colonnade("train", folder / "job.toml", "--folder", place, "--resume", "--quiet"))
+    assert "has data's files prepare test 0.25, but the job says 0.3" in differs
+    change(folder / "clinic.csv", "cook", "baker")
+    monkeypatch.setattr("colonnade.files.align", None)
+    result = colonnade("train", folder / "job.toml", "--folder", place, "--resume", "--quiet")
+    assert "the files of 'clinic' are not those" in refused(result)
+
+
+def test_a_class_that_only_held_out_rows_have_is_learnt_as_one(folder):
+    gathered = gather(read_job(folder / "job.toml"))
+    (who,) = gathered.test[0].ids[:1]
+    lines = [line.split(",") for line in (folder / "clinic.csv").read_text().splitlines()]
+    for line in lines:
+        line[-1] = '"zombie"' if line[0].strip('"').lower() == who else line[-1]
+    (folder / "clinic.csv").write_text("\n".join(map(",".join, lines)))
+    job = read_job(folder / "job.toml")
+    run, test = train_job(job), gather(job).test
+    assert run.names == ("no", "yes", "zombie") and run.predict(test).shape[1] == 3
+    assert 0 < run.evaluate(test)["accuracy"] < 1
+
+
+def test_scores_are_the_same_whatever_is_prepared_at_once(folder, monkeypatch):
+    run = train_job(read_job(folder / "job.toml"))
+    sheets = [cn.read(folder / "new-clinic.csv", id="mail", name="clinic")]
+    sheets.append(cn.read(folder / "new-lab.parquet", id="who", name="lab"))
+    whole = cn.score(run, sheets, mode="plain", missing="zero")
+    monkeypatch.setattr("colonnade.scoring.CHUNK", 7)
+    monkeypatch.setattr("colonnade.scoring.CHUNK_BYTES", 1)
+    parts = cn.score(run, sheets, mode="plain", missing="zero")
+    assert parts.ids.tolist() == whole.ids.tolist() and torch.allclose(parts.values, whole.values)

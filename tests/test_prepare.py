@@ -327,7 +327,7 @@ def test_what_cannot_be_prepared(tmp_path: Path) -> None:
         (sheets, {"bank": [0], "card": [1, 2]}, {}, "different numbers of rows"),
         (sheets, {"bank": [], "card": []}, {}, "no row in common"),
         (sheets, {"bank": [0], "card": [0]}, {"test": 0}, "have other ids; align again"),
-        (sheets, rows, {"test": 1.0}, "test=1.0 of 400 aligned rows leaves none"),
+        (sheets, rows, {"test": 1.0}, "test=1.0 is out of range"),
     ]
     for came, alignment, options, said in cases:
         with pytest.raises(ColonnadeError, match=said):
@@ -372,3 +372,22 @@ def test_the_builder_round_trips_and_refuses_what_does_not_fit() -> None:
     with pytest.raises(ModelError, match="dims has 1 widths for 2 columns"):
         cn.TableNet(cardinalities=(4, 5), dims=(2,))
     assert repr(cn.TableNet()((3,), 2)) == repr(cn.MLP()((3,), 2))
+
+
+def test_the_largest_number_there_is_counts_as_missing(tmp_path: Path) -> None:
+    table = pd.DataFrame({"ID": list("abcd"), "v": [1.0, 2.0, 4.0, -np.finfo(np.float64).max]})
+    sheet = sheet_of(tmp_path, table)
+    preparation = fit(sheet)
+    assert preparation.column_names == ("v", "v missing")
+    assert preparation.apply(sheet)[:, 1].tolist() == [0, 0, 0, 1] and np.isfinite(preparation.apply(sheet)).all()
+    assert Preparation.from_state(*preparation.state()).column_names == ("v", "v missing")
+
+
+def test_coded_categories_are_the_same_when_pandas_made_floats_of_them(tmp_path: Path) -> None:
+    codes = pd.DataFrame({"ID": list("abcd"), "code": [1, 2, 1, 2]})
+    codes.to_csv(tmp_path / "old.csv", index=False)
+    preparation = fit(cn.read(tmp_path / "old.csv", id="ID", categories=["code"]))
+    pd.DataFrame({"ID": list("xyz"), "code": [2, None, 1]}).to_csv(tmp_path / "new.csv", index=False)
+    assert "2.0" in (tmp_path / "new.csv").read_text()
+    found = preparation.apply(cn.read(tmp_path / "new.csv", id="ID", categories=["code"]))
+    assert preparation.column_names == ("code=1", "code=2") and found.tolist() == [[0, 1], [0, 0], [1, 0]]

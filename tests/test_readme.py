@@ -1,89 +1,161 @@
-"""What the README says is run."""
+"""What the README and the documentation say is run, and what they list is complete."""
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import colonnade as cn
+from colonnade.explain.importance import WAYS as WAYS_TO_MEASURE
 from colonnade.seal import SEALS
 from colonnade.selection import WAYS
 from colonnade.task import TASKS
+from pages import DOCS, ROOT, blocks_of, pages_with_code, run_page
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-
-
-def run_code(text: str, folder: Path) -> str:
-    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+ELSEWHERE = ("methods", "index.md")  # pages of methods: test_method_pages.py; the first page shows the README's code
+PAGES = [page for page in pages_with_code() if not {page.parent.name, page.name} & set(ELSEWHERE)]
 
 
 def accuracies(printed: str) -> list[float]:
     return [float(number) for number in re.findall(r"'accuracy': ([\d.]+)", printed)]
 
 
-def test_the_code_runs(tmp_path: Path) -> None:
-    assert accuracies(run_code(README, tmp_path))[0] > 0.9
-    assert (tmp_path / "report.html").stat().st_size > 1000
+def check_report(printed: str, folder: Path) -> None:
+    assert accuracies(printed)[0] > 0.9
+    assert (folder / "report.html").stat().st_size > 1000
 
 
-def test_the_code_about_seals_runs(tmp_path: Path) -> None:
-    printed = run_code((ROOT / "docs" / "seals.md").read_text(), tmp_path)
+def check_seals(printed: str, folder: Path) -> None:
     assert accuracies(printed)[0] > 0.9 and "'setup'" in printed
 
 
-def test_the_code_about_apfed_runs(tmp_path: Path) -> None:
-    printed = run_code((ROOT / "docs" / "apfed.md").read_text(), tmp_path)
+def check_apfed(printed: str, folder: Path) -> None:
     assert len(accuracies(printed)) == 3 and min(accuracies(printed)) > 0.4
     assert "['owner'] 0 " in printed, "a prediction asks nobody"
 
 
-def test_the_code_about_selection_runs(tmp_path: Path) -> None:
-    printed = run_code((ROOT / "docs" / "selection.md").read_text(), tmp_path)
+def check_selection(printed: str, folder: Path) -> None:
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
 
 
-def test_the_code_about_tables_runs(tmp_path: Path) -> None:
-    printed = run_code((ROOT / "docs" / "tables.md").read_text(), tmp_path)
+def check_who_matters(printed: str, folder: Path) -> None:
+    assert "importance by permutation" in printed and "importance by run.importance() of 4 runs" in printed
+    assert (folder / "runs" / "rho.csv").exists()
+
+
+def check_tables(printed: str, folder: Path) -> None:
     assert min(accuracies(printed)) > 0.7 and "job      category" in printed
     assert "refused: " in printed and "2 ids of 'twice'" in printed
 
 
-def test_the_code_about_alignment_runs(tmp_path: Path) -> None:
-    printed = run_code((ROOT / "docs" / "align.md").read_text(), tmp_path)
+def check_alignment(printed: str, folder: Path) -> None:
     assert "3 ids are common to 2 parties" in printed
     assert printed.count("'bank' relays and compares") == 2, "it is said before the run and after it"
 
 
-def test_the_code_about_tasks_runs(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "tasks.md").read_text()
-    printed = run_code(text, tmp_path)
+def check_tasks(printed: str, folder: Path) -> None:
     (r2,) = re.findall(r"'r2': ([\d.]+)", printed)
     assert float(r2) > 0.3 and "'macro_auc', 'micro_auc'" in printed
+
+
+def check_missing(printed: str, folder: Path) -> None:
+    assert printed.count("['party 1', 'party 3', 'party 4']") == 2, "party 2 is away from a prediction and a round"
+    assert "\n2 0\n" in printed, "two of ten rounds went on without it"
+
+
+def check_data(printed: str, folder: Path) -> None:
+    assert all(f"\n{name} " in f"\n{printed}" for name in cn.datasets())
+
+
+def check_deployment(printed: str, folder: Path) -> None:
+    text = (DOCS / "deployment.md").read_text()
+    assert "party-003" in printed
+    for path in printed.split():
+        name = re.sub(r"party-\d+", "party-000", Path(path).name)
+        assert not Path(name).suffix or name in text, f"{path} is not in the page's table"
+
+
+def check_own_method(printed: str, folder: Path) -> None:
+    *whole, sealed, without = accuracies(printed)
+    assert len(whole) == 3 and whole[2] > 0.93 and sealed > 0.7 and without > 0.3
+    assert len(set(re.findall(r"} (\d+)$", printed, re.M))) == 1, "three trainings of the same bytes"
+
+
+CHECKS: dict[str, Callable[[str, Path], None]] = {
+    "README.md": check_report,
+    "seals.md": check_seals,
+    "apfed.md": check_apfed,
+    "selection.md": check_selection,
+    "tables.md": check_tables,
+    "align.md": check_alignment,
+    "tasks.md": check_tasks,
+    "missing.md": check_missing,
+    "explain.md": check_who_matters,
+    "data.md": check_data,
+    "deployment.md": check_deployment,
+    "write_a_method.md": check_own_method,
+}
+"""What must come out of a page, beside no error."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    printed = run_page(page, tmp_path)
+    CHECKS.get(page.name, lambda printed, folder: None)(printed, tmp_path)
+
+
+def test_the_first_page_shows_code_of_the_readme() -> None:
+    assert blocks_of((DOCS / "index.md").read_text()) == blocks_of(README)[:1]
+
+
+def test_no_check_is_left_over() -> None:
+    assert CHECKS.keys() <= {page.name for page in PAGES}
+
+
+def test_the_docs_name_every_task() -> None:
+    text = (DOCS / "tasks.md").read_text()
     assert all(f'`"{task}"`' in text for task in TASKS)
 
 
+def test_the_docs_name_every_way_to_measure_importance() -> None:
+    text = (DOCS / "explain.md").read_text()
+    assert all(f'`"{way}"`' in text for way in WAYS_TO_MEASURE)
+
+
 def test_the_docs_name_every_way_to_select() -> None:
-    text = (ROOT / "docs" / "selection.md").read_text()
+    text = (DOCS / "selection.md").read_text()
     assert all(f'`"{way}"`' in text for way in WAYS)
 
 
 def test_the_docs_name_every_seal() -> None:
-    text = (ROOT / "docs" / "seals.md").read_text()
+    text = (DOCS / "seals.md").read_text()
     assert all(cls.__name__ in text for cls in SEALS.values())
+
+
+def test_the_docs_list_every_data_set() -> None:
+    listed = re.findall(
+        r"^\| `(\w+)` \| ([\d,]+), ([\d,]+) \| ([\dx ]+) \| (\d+) \|", (DOCS / "data.md").read_text(), re.M
+    )
+    rows = [
+        (d.name, *(f"{n:,}" for n in d.rows), " x ".join(map(str, d.shape)), str(d.classes))
+        for d in cn.datasets().values()
+    ]
+    assert listed == rows
 
 
 def test_every_method_is_in_the_table() -> None:
     assert set(re.findall(r"^\| `([\w-]+)` \|", README, re.M)) == set(cn.methods())
 
 
-def test_every_file_it_points_to_exists() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem)
+def test_every_file_a_page_points_to_exists(page: Path) -> None:
+    """As a repository viewer follows links; `mkdocs build --strict` looks at those of the site."""
+    for target in re.findall(
+        r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    ):
+        assert (page.parent / target).exists(), target
 
 
 def test_the_changelog_names_every_method() -> None:

@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.cli import app
-from colonnade.config import read_job, resume_job, train_job
+from colonnade.config import read_job
+from colonnade.jobs import resume_job, train_job
 
 JOB = """
 [data]

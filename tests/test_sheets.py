@@ -350,3 +350,43 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path: Path, monke
     monkeypatch.setattr(arrow_module.importlib, "import_module", absent)
     with pytest.raises(ConfigError, match=r"pip install 'colonnade\[tables\]'"):
         cn.read(write(tmp_path, BANK), id="ID")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("id,a\n1,2\n", {"delimiter": ";;"}, "delimiter=';;' is not one character"),
+        ("id,a\n1,2\n", {"delimiter": ":"}, "when cut at ':'"),
+        ("id,a\n1,2\n", {"numbers": ["a"], "categories": ["a"]}, "'a' of 'bank' came for two uses"),
+        ("id,a\n1,2\n", {"label": ["a", "a"]}, "'a' of 'bank' came for two uses"),
+        ("id,a", {}, "has no rows"),
+        ('id,a\n1,"2\n3,4\n5,6\n', {}, "a quote in row 1 of .* is never closed"),
+        ("id,a\n1," + "x" * 200_000 + "\n2\n", {}, "is no CSV that can be read"),
+    ],
+)
+def test_odd_files_and_options_get_their_sentence(
+    text: str, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ColonnadeError, match=said):
+        cn.read(write(tmp_path, text), id="id", **options)
+
+
+def test_quotes_that_are_closed_or_in_the_middle_are_fine(tmp_path: Path) -> None:
+    assert cn.read(write(tmp_path, 'id,a\n1,x\n2,"two\nlines"\n'), id="id").rows == 2
+    assert cn.read(write(tmp_path, 'id,a\n1,5" pipe\n2,x\n'), id="id").rows == 2
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
+    raw = bytearray(gzip.compress("".join(f"{k},{k * 7919 % 1000}\n" for k in range(20_000)).encode()))
+    raw[30:60] = b"\xaa" * 30
+    (tmp_path / "bank.csv.gz").write_bytes(raw)
+    with pytest.raises(TableError, match=r"bank.csv.gz cannot be read"):
+        cn.read(tmp_path / "bank.csv.gz", id="id")
+
+
+def test_a_column_that_is_missing_in_the_first_file_has_the_kind_of_the_next(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["a"], "v": pa.nulls(1)}), tmp_path / "bank-1.parquet")
+    pq.write_table(pa.table({"id": ["b", "c"], "v": [1.0, 2.0]}), tmp_path / "bank-2.parquet")
+    sheet = cn.read(tmp_path / "bank-*.parquet", id="id")
+    assert sheet.kinds == {"v": "number"}
+    assert np.isnan(sheet.columns()["v"][0]) and sheet.columns()["v"][1:].tolist() == [1.0, 2.0]

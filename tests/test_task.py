@@ -15,8 +15,9 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.config import read_job, train_job
+from colonnade.config import read_job
 from colonnade.errors import ConfigError, TableError
+from colonnade.jobs import train_job
 from colonnade.report import read_summary, write_report
 from colonnade.run import Run, Settings
 from colonnade.task import Classes, Several, Task, Values, make_task, plain_weights, task_of
@@ -274,3 +275,9 @@ def test_a_round_of_vimadmm_on_values_in_closed_form(runtime: str) -> None:
         stepped = nets[k] - lr * rho / n * (gap @ heads[k].T).T @ parts[k]
         np.testing.assert_allclose(after[f"party-{k:03d}"]["net/weights/weight"].numpy(), stepped, atol=1e-5)
     np.testing.assert_allclose(after["owner"]["heads/value"].numpy(), heads, atol=1e-5)
+
+
+def test_classes_that_no_training_row_has_count_if_they_have_names() -> None:
+    labels, rows = torch.tensor([0, 1, 1, 0]), torch.arange(4)
+    assert make_task("classes", labels, trained=rows, table="owner").outputs == 2
+    assert make_task("classes", labels, trained=rows, table="owner", classes=3).outputs == 3

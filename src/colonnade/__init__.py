@@ -14,6 +14,10 @@ from colonnade.api import resume, train
 from colonnade.data import datasets, load
 from colonnade.distil import distil
 from colonnade.errors import ColonnadeError, ColonnadeWarning
+from colonnade.explain.importance import Importance, importance
+from colonnade.explain.maps import EmbeddingMap, embedding_map
+from colonnade.explain.noisy import with_noise
+from colonnade.explain.summarise import summarise
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods import (
     CVFL,
@@ -51,6 +55,7 @@ from colonnade.alignment import align  # after the packages of the same names, s
 from colonnade.method import methods
 from colonnade.prepare.federation import prepare
 from colonnade.selection import keep, select
+from colonnade.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
 
@@ -75,8 +80,10 @@ __all__ = [
     "Blind",
     "ColonnadeError",
     "ColonnadeWarning",
+    "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
+    "Importance",
     "LaplaceLabels",
     "LeNet",
     "Local",
@@ -97,6 +104,7 @@ __all__ = [
     "Sheet",
     "SmallCNN",
     "SplitNN",
+    "Sweep",
     "Table",
     "TableNet",
     "TinyCNN",
@@ -106,6 +114,8 @@ __all__ = [
     "align",
     "datasets",
     "distil",
+    "embedding_map",
+    "importance",
     "keep",
     "load",
     "methods",
@@ -119,5 +129,8 @@ __all__ = [
     "select",
     "share",
     "split",
+    "summarise",
+    "sweep",
     "train",
+    "with_noise",
 ]

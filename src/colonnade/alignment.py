@@ -106,6 +106,7 @@ def align(
     (2, [['ann', 'eve'], ['ann', 'eve']])
     """
     called = _names(sheets, names)
+    _check_rules(sheets, called)
     terms = _terms(mode, (OWNER, *called[1:]), minimum, seed, maximum)
     if runtime not in RUNTIMES:
         raise unknown("runtime of an alignment", runtime, RUNTIMES)
@@ -157,6 +158,14 @@ def _names(sheets: Sequence[Sheet], names: Sequence[str] | None) -> tuple[str, .
     if OWNER in called[1:]:
         raise TableError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
     return called
+
+
+def _check_rules(sheets: Sequence[Sheet], called: Sequence[str]) -> None:
+    """Refuse files whose ids were normalised by different rules: too few of them would be common, or wrong ones."""
+    rules = {name: sheet.rule for sheet, name in zip(sheets, called, strict=True) if hasattr(sheet, "rule")}
+    if len(set(rules.values())) > 1:
+        each = ", ".join(f"'{name}' {'+'.join(rule) or 'nothing'}" for name, rule in rules.items())
+        raise TableError(f"ids were normalised by different rules ({each}); read all files with the same normalise=.")
 
 
 def _terms(mode: str, names: tuple[str, ...], minimum: int, seed: int, maximum: int | None) -> Terms:

@@ -18,27 +18,17 @@ from __future__ import annotations
 
 import tomllib
 import typing
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from colonnade import models, optim, seal
-from colonnade.alignment import Alignment
-from colonnade.api import resume, train
-from colonnade.data import load
-from colonnade.errors import CheckpointError, ConfigError, unknown
-from colonnade.files import AlignSection, Files, PartySection, PrepareSection, Progress
+from colonnade.errors import ConfigError, unknown
+from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
-from colonnade.report import read_summary
-from colonnade.run import Run
-from colonnade.select.result import Selection
-from colonnade.selection import keep, select
-from colonnade.settings import complete
-from colonnade.sheets import Sheet
-from colonnade.table import Table, parties_of
+from colonnade.task import TASKS
 
-OnRound = Callable[[Run], None]
 Builders = Any  # one builder, a list with one per party, or None for the default
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
@@ -134,6 +124,8 @@ def read_job(path: str | Path) -> Job:
         if not isinstance(sections.setdefault(name, {}), dict):
             raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
     how = _section(TrainSection, "train", sections["train"])
+    if how.task is not None and how.task not in TASKS:
+        raise unknown("task", how.task, TASKS)
     return Job(
         data=_data(sections, Path(path).parent),
         train=how,
@@ -165,128 +157,6 @@ def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
         _section(PrepareSection, "prepare", sections["prepare"]),
         beside,
     )
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """A job's tables, to train on and to test on; of files, also what was read and how it was aligned."""
-
-    train: list[Table]
-    test: list[Table]
-    sheets: Sequence[Sheet] = ()
-    alignment: Alignment | None = None
-
-    @property
-    def tested(self) -> list[Table] | None:
-        """The rows to test on, if there are some."""
-        return self.test or None
-
-    @property
-    def notes(self) -> list[str]:
-        """What each party's preparation left out; for those who hold the files."""
-        each = ((table.name, table.preparation) for table in self.train)
-        return [f"{name}: {note}" for name, preparation in each if preparation for note in preparation.notes]
-
-
-def gather(job: Job, on_progress: Progress | None = None) -> Gathered:
-    """Load the data set, or read, align and prepare everybody's files."""
-    if not isinstance(job.data, Files):
-        how = asdict(job.data)
-        return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
-    sheets = job.data.read()
-    alignment = job.data.aligned(sheets, job.train.seed, on_progress)
-    origin = job.data.origin(sheets, alignment)
-    both = job.data.prepared(sheets, alignment, job.train.seed, job.train.task)
-    train, test = ([replace(table, origin=origin) for table in tables] for tables in both)
-    return Gathered(train, test, sheets, alignment)
-
-
-def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
-    """Select parties as the job's [select] says; its Blind, if it has one, blinds the selection too."""
-    how = {key: value for key, value in asdict(job.select or SelectSection()).items() if value is not None}
-    if how.get("by") == "heads":
-        raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
-    blind = [one for one in job.seals if isinstance(one, seal.Blind)]
-    return select((gathered or gather(job)).train, **{"seed": job.train.seed, **how}, seal=blind)
-
-
-def train_job(
-    job: Job,
-    folder: str | Path | None = None,
-    on_round: OnRound | None = None,
-    selection: Selection | None = None,
-    gathered: Gathered | None = None,
-) -> Run:
-    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects."""
-    found = gathered or gather(job)
-    rows, test = found.train, found.tested
-    if job.select is not None:
-        chosen = selection or select_job(job, found)
-        rows, test = chosen.tables, test and keep(test, chosen)
-    return train(
-        rows,
-        job.method,
-        epochs=job.train.epochs,
-        model=job.model,
-        optimizer=job.optimizer,
-        seal=job.seals,
-        test=test,
-        folder=folder or job.train.folder,
-        on_round=on_round,
-        **job.train.given,
-    )
-
-
-def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
-    """Go on with a job where its run folder left off; more epochs than before prolong the run."""
-    description, found = read_summary(folder)["description"], gathered or gather(job)
-    if isinstance(job.data, Files):
-        job.data.check_unchanged(description, found.sheets)
-    rows, test = (_kept_as(description, tables) for tables in (found.train, found.test))
-    for what, was, said in _differences(job, rows, description):
-        raise CheckpointError(
-            f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
-        )
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round)
-
-
-def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
-    """The parties that the run in a folder was trained with, if they were selected."""
-    names = (description["data"] or {}).get("keep")
-    return tables if names is None or not tables else keep(tables, names)
-
-
-def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    holders = parties_of(rows)
-    parties, usual = len(holders), [models.default_for(table.cardinalities) for table in holders]
-    pairs = [
-        *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
-        *_pairs(was["data"] or {}, rows[0].origin or {}, "data's "),
-        *_pairs(complete(was["settings"]), job.train.given, ""),
-        ("model", was["model"], _described(models, job.model or usual, parties)),
-        *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
-        ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
-        ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
-    ]
-    return [(what, before, now) for what, before, now in pairs if before != now]
-
-
-def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
-    return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
-    return {f"{entry['kind']} {entry.get('ways', '')}".strip(): entry for entry in seals}
-
-
-def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
-    each = builders if isinstance(builders, list) else [builders] * parties
-    plain = [module.describe(builder) for builder in each]
-    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # as JSON has it
 
 
 def _parse(path: Path) -> dict[str, Any]:

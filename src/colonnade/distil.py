@@ -90,9 +90,9 @@ def _check_labels(task: Task, owner: Table, temperature: float) -> None:
     if task.name == "values" and temperature != 1:
         raise ConfigError(f"temperature={temperature} flattens probabilities, and values have none; leave it out.")
     task.check(owner.labels)
-    classes = check_classes(owner.labels, owner.name) if task.name == "classes" else task.outputs
-    if classes != task.outputs:
-        raise TableError(f"the labels have {classes} classes, but the federation was trained on {task.outputs}.")
+    found = max(check_classes(owner.labels, owner.name), len(owner.classes)) if task.name == "classes" else task.outputs
+    if found != task.outputs:
+        raise TableError(f"the labels have {found} classes, but the federation was trained on {task.outputs}.")
 
 
 def _check_number(name: str, value: Any, least: float, most: float, words: str) -> None:

@@ -15,14 +15,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colonnade.align.peer import MODES
 from colonnade.alignment import Alignment, align
-from colonnade.errors import ConfigError, TableError
-from colonnade.prepare.federation import prepare
+from colonnade.errors import ConfigError, TableError, unknown
+from colonnade.prepare.categories import WAYS
+from colonnade.prepare.federation import check_share, prepare
+from colonnade.prepare.numbers import SCALES
 from colonnade.sheets import Sheet
+from colonnade.sheets.ids import make_rule
 from colonnade.sheets.reading import read
 from colonnade.table import Table
 
 Progress = Callable[[int, int], None]
+_ABOUT_COLUMNS = ("label", "numbers", "categories", "leave_out")
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,21 @@ class Files:
                 f"{len(self.parties)} [[party]] came and {len(owners)} of them with a label; a job needs two or more, "
                 "and one of them, the owner, has the label."
             )
+        self._check_choices()
         first = sorted(self.parties, key=lambda party: party.name != owners[0])
         object.__setattr__(self, "parties", tuple(first))
+
+    def _check_choices(self) -> None:
+        """Refuse what cannot be done later before ids are compared, which takes time and tells who is common."""
+        for what, came, known in (
+            ("mode of an alignment", self.align.mode, MODES),
+            ("scale of numbers", self.prepare.numbers, SCALES),
+            ("way with categories", self.prepare.categories, WAYS),
+        ):
+            if came is not None and came not in known:
+                raise unknown(what, came, known)
+        make_rule(self.align.normalise or ())
+        check_share(self.prepare.test or 0.0)
 
     @property
     def owner(self) -> str:
@@ -100,8 +118,8 @@ class Files:
         options = {key: value for key, value in asdict(party).items() if value is not None and key != "files"}
         if self.align.normalise is not None:
             options["normalise"] = self.align.normalise
-        if new:  # whom to score is not known yet
-            options.pop("label", None)
+        if new:  # the preparation says what each column is; those that it does not use may be gone, as the label is
+            options = {key: value for key, value in options.items() if key not in _ABOUT_COLUMNS}
         return read(paths, **options)
 
     def _paths(self, came: str | list[str]) -> list[str]:

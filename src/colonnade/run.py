@@ -258,6 +258,12 @@ class Run(Trained):
             self.findings |= map_findings(maps)
         return write_report([self.summary()], path, pictures=pictures)
 
+    def summarise(self, tables: Sequence[Table], keep: float = 0.5, **options: Any) -> Run:
+        """Train once more with the parties that matter most, or least; see :func:`colonnade.summarise`."""
+        from colonnade.explain.summarise import summarise  # it trains, which is above a run
+
+        return summarise(self, tables, keep, **options)
+
     def summary(self) -> dict[str, Any]:
         """What a report needs to know, as plain data."""
         return {**self._facts(), "ledger": self.ledger.to_json(), "parties": self.parties.names}

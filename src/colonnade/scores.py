@@ -69,6 +69,9 @@ def check_place(path: str | Path) -> Path:
         )
     if not place.parent.is_dir():
         raise FolderError(f"the folder of {place} does not exist; make it first.")
+    if place.is_dir() or not os.access(place.parent, os.W_OK):
+        why = "it is a folder" if place.is_dir() else "its folder is read-only"
+        raise FolderError(f"the scores {place} cannot be written: {why}; choose another place.")
     return place
 
 

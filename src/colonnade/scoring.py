@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.alignment import align
-from colonnade.errors import ConfigError, NoCommonIdError, TableError
+from colonnade.align.peer import MODES
+from colonnade.alignment import align, who_learns
+from colonnade.errors import ConfigError, NoCommonIdError, TableError, unknown
 from colonnade.ledger import Ledger
 from colonnade.missing import check_policy
 from colonnade.prepare import Preparation
@@ -20,7 +21,8 @@ from colonnade.scores import Scores
 from colonnade.sheets import Sheet
 from colonnade.table import Table
 
-CHUNK = 1 << 16  # rows that are prepared at once; bounds memory
+CHUNK = 1 << 16  # rows that are prepared at once, or more if they are narrow: each time all files are read
+CHUNK_BYTES = 128 << 20
 Progress = Callable[[int, int], None]
 
 
@@ -31,10 +33,10 @@ class Group:
     rows: dict[str, np.ndarray]
     away: tuple[str, ...] = ()
 
-    def chunks(self) -> Iterator[dict[str, np.ndarray]]:
-        """As many rows at a time as are prepared at once."""
-        for start in range(0, len(next(iter(self.rows.values()))), CHUNK):
-            yield {name: rows[start : start + CHUNK] for name, rows in self.rows.items()}
+    def chunks(self, size: int) -> Iterator[dict[str, np.ndarray]]:
+        """So many rows at a time."""
+        for start in range(0, len(next(iter(self.rows.values()))), size):
+            yield {name: rows[start : start + size] for name, rows in self.rows.items()}
 
 
 def score(
@@ -44,6 +46,7 @@ def score(
     mode: str = "psi",
     missing: str | None = None,
     minimum: int = 1,
+    maximum: int | None = None,
     seed: int = 0,
     on_progress: Progress | None = None,
 ) -> Scores:
@@ -53,15 +56,18 @@ def score(
     label is needed. With ``missing="refuse"`` (the run's policy if None) the ids that all parties know are aligned and
     scored. Any other policy aligns the owner with each party by itself, so each pair learns what ids it has in common,
     and every row of the owner that somebody knows is scored; the policy stands for those who do not know it. A method
-    that predicts alone (APFed) asks nobody, and needs the owner's file only.
+    that predicts alone (APFed) asks nobody, and needs the owner's file only. ``mode``, ``minimum``, ``maximum`` and
+    ``seed`` are those of :func:`colonnade.align`; :func:`colonnade.scoring.who_will_learn` says who learns what.
 
     ``scores.write("scores.parquet")`` writes ids and predictions; ``scores.notes`` say what was not scored, and why.
     """
     owner, preparations = _checked(run, sheets)
     policy = check_policy(run.settings.missing if missing is None else missing, run.method, run.seals)
-    how = {"mode": mode, "minimum": minimum, "seed": seed, "on_progress": on_progress}
+    how = {"mode": mode, "minimum": minimum, "maximum": maximum, "seed": seed, "on_progress": on_progress}
     ledger = Ledger()
     groups = _groups(run, sheets, policy, how, ledger)
+    for sheet in sheets:
+        sheet.check_unchanged()
     found = [_predicted(run, sheets, preparations, group, policy) for group in groups]
     rows = np.concatenate([group.rows[owner.name] for group in groups])
     order = np.argsort(rows)
@@ -73,6 +79,19 @@ def score(
         notes=tuple(_notes(owner, groups, policy)),
         ledger=ledger,
     )
+
+
+def who_will_learn(run: Run, sheets: Sequence[Sheet], mode: str, missing: str | None = None) -> tuple[str, ...]:
+    """Who learns what when new files are aligned to be scored, in plain sentences: to be read before."""
+    if mode not in MODES:
+        raise unknown("mode of an alignment", mode, MODES)
+    names = [sheet.name for sheet in sheets]
+    if run.method.predicts_alone or len(names) < 2:
+        return (f"'{names[0]}' asks nobody: nobody learns anything.",)
+    if (missing or run.settings.missing) == "refuse" or len(names) == 2:
+        return who_learns(mode, names)
+    pairs = f"'{names[0]}' is aligned with every other party by itself. Of each such pair:"
+    return pairs, *who_learns(mode, names[:2])
 
 
 def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Preparation]]:
@@ -126,9 +145,10 @@ def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
             continue
         ledger.add(alignment.ledger)
         place[alignment.rows[owner.name]] = alignment.rows[sheet.name]
-    known_to, groups = places >= 0, []
-    for pattern in np.unique(known_to, axis=1).T:
-        rows = np.flatnonzero((known_to == pattern[:, None]).all(axis=0))
+    patterns, which, counts = np.unique(places >= 0, axis=1, return_inverse=True, return_counts=True)
+    groups = []
+    by_pattern = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
+    for pattern, rows in zip(patterns.T, by_pattern, strict=True):
         known = {sheet.name: own[rows] for sheet, own, there in zip(others, places, pattern, strict=True) if there}
         if known:
             away = [name for name in [*run.preparations][1:] if name not in known]
@@ -145,8 +165,9 @@ def _predicted(
 ) -> Tensor:
     """Predictions for a group of rows, in its order."""
     by_name = {sheet.name: sheet for sheet in sheets}
+    width = sum(preparations[name].width for name in group.rows)
     found = []
-    for rows in group.chunks():
+    for rows in group.chunks(max(CHUNK, CHUNK_BYTES // (4 * max(width, 1)))):
         tables = [preparations[name].table(by_name[name], own) for name, own in rows.items()]
         found.append(run.predict(_in_order(run, tables), away=group.away, missing=policy))
     return torch.cat(found)

@@ -295,9 +295,19 @@ def plain_weights(weights: Any) -> list[float] | str | None:
 
 
 def make_task(
-    name: str, labels: Tensor, weights: Weights = None, *, trained: Tensor, table: str, scaled: bool = True
+    name: str,
+    labels: Tensor,
+    weights: Weights = None,
+    *,
+    trained: Tensor,
+    table: str,
+    scaled: bool = True,
+    classes: int = 0,
 ) -> Task:
-    """The owner's task, from all its labels; mean, deviation and balance are those of the rows ``trained``."""
+    """The owner's task, from all its labels; mean, deviation and balance are those of the rows ``trained``.
+
+    There are ``classes`` at least: a class that no training row has may still come later.
+    """
     if name == "values":
         return _values(labels, weights, trained, table, scaled)
     if name == "classes":
@@ -305,7 +315,7 @@ def make_task(
             raise TableError(
                 f"the labels of table '{table}' are not class numbers [rows]; give those, or another task."
             )
-        outputs = check_classes(labels, table)
+        outputs = max(check_classes(labels, table), classes)
         return Classes(outputs, _weights(weights, outputs, labels[trained].bincount(minlength=outputs), "class"))
     if labels.ndim != 2:
         raise TableError(f"the labels of table '{table}' are one per row; task='several' needs a matrix of 0 and 1.")

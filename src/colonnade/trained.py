@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from colonnade.state import Packed, pack, unpack
 from colonnade.table import Table, check_federation, owners_of, parties_of
 from colonnade.task import Task, make_task
 
+R = TypeVar("R")
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
 
 
@@ -47,6 +48,7 @@ class Trained:
         folder: Path | None = None,
     ) -> None:
         self.method, self.settings, self.folder = method, settings, folder
+        self.models, self.optimizers = list(models), list(optimizers)  # what built each party's, to train once more
         self.ledger = Ledger()
         self.round = 0
         self.took_part: list[str] = []  # whose answers the last round, prediction or evaluation is made of
@@ -68,9 +70,15 @@ class Trained:
         labels, name, weights = all_labels(tables), self.settings.task, self.settings.weights
         trained = torch.ones(len(labels), dtype=torch.bool)
         trained[self.schedule.valid_rows] = False
-        one_owner = len(owners_of(tables)) == 1
-        rows = trained.nonzero()[:, 0]
-        return make_task(name, labels, weights, trained=rows, table=tables[0].name, scaled=one_owner)
+        return make_task(
+            name,
+            labels,
+            weights,
+            trained=trained.nonzero()[:, 0],
+            table=tables[0].name,
+            scaled=len(owners_of(tables)) == 1,
+            classes=len(tables[0].classes),
+        )
 
     @property
     def task(self) -> Task:
@@ -118,11 +126,21 @@ class Trained:
         answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
         ``owner`` names which of several owners predicts, by default the first.
         """
+        return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
+
+    def outputs(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> Tensor:
+        """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
         if any(isinstance(table, Sheet) for table in tables):
             raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
         with self._asking("predict", tables, away, missing, labelled=False):
-            logits = self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
-            return self.task.predictions(logits)
+            return self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
 
     def evaluate_each(
         self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
@@ -151,6 +169,13 @@ class Trained:
         found = dict(zip(self.parties.names, numbers.tolist(), strict=True))
         self.findings["importance"] = dict(found)  # some methods ask the parties for it, and a report asks nobody
         return found
+
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
+        """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
+        self._place("explain", tables, labelled=True)
+        turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain")
+        with threads(self.settings.threads), torch.no_grad():
+            return self.parties.ask(step, turn, to=to)
 
     @property
     def privacy(self) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from colonnade.config import Job, read_job
 from colonnade.errors import ConfigError
 from colonnade.files import Files, Progress
 from colonnade.folder import make_folder, write_text
+from colonnade.sheets import Sheet
 
 
 @app.command(epilog="Example: colonnade align examples/credit/job.toml")
@@ -24,6 +25,9 @@ def align(
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write each party's row numbers there, one CSV a party.")
     ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="Only show what each party's columns were taken for.")
+    ] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -31,16 +35,27 @@ def align(
     what = read_job(job)
     files = files_of_job(what, job)
     sheets = files.read()
-    with aligning(files, quiet=quiet) as on_progress:
+    if columns:
+        _show_columns(sheets, json=json)
+        return
+    with aligning(who_learns_of(files), quiet=quiet) as on_progress:
         alignment = files.aligned(sheets, what.train.seed, on_progress)
     if folder is not None:
         place = make_folder(folder)
         for name, rows in alignment.rows.items():
-            write_text(place / f"{name}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
+            write_text(place / f"{name.replace('/', '_')}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
     if json:
         print_json(alignment.to_json())
     else:
         typer.echo(str(alignment))
+
+
+def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
+    if json:
+        print_json({sheet.name: sheet.kinds for sheet in sheets})
+        return
+    for sheet in sheets:
+        typer.echo(f"{sheet.name}: {sheet.rows:,} rows\n{sheet.describe()}\n")
 
 
 def files_of_job(job: Job, path: Path) -> Files:
@@ -50,14 +65,18 @@ def files_of_job(job: Job, path: Path) -> Files:
     return job.data
 
 
+def who_learns_of(files: Files) -> tuple[str, ...]:
+    """Who will learn what from the alignment of a job's files."""
+    return who_learns(files.align.mode or "psi", [party.name for party in files.parties])
+
+
 @contextmanager
-def aligning(files: Files, *, quiet: bool) -> Iterator[Progress | None]:
+def aligning(sentences: Sequence[str], *, quiet: bool) -> Iterator[Progress | None]:
     """Say who will learn what, then count the ids."""
-    mode = files.align.mode or "psi"
     if quiet:
         yield None
         return
-    for sentence in who_learns(mode, [party.name for party in files.parties]):
+    for sentence in sentences:
         err.print(sentence, highlight=False, markup=False, soft_wrap=True)
     with counted("aligning", "ids") as progress:
         yield progress

@@ -13,7 +13,7 @@ from colonnade.cli.app import Json, app, print_json
 from colonnade.errors import ConfigError
 from colonnade.files import files_of
 from colonnade.scores import check_place
-from colonnade.scoring import score
+from colonnade.scoring import score, who_will_learn
 
 
 @app.command(epilog="Example: colonnade predict runs/credit bank=new-bank.csv card=new-card.csv --to scores.csv")
@@ -27,6 +27,9 @@ def predict(
         str | None, typer.Option(help="What stands for a party that does not know a row: zero, mean or refuse.")
     ] = None,
     mode: Annotated[str | None, typer.Option(help="How to align: psi or plain.", show_default="the job's")] = None,
+    minimum: Annotated[
+        int | None, typer.Option(help="Refuse fewer common ids than these.", show_default="the job's")
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -34,9 +37,17 @@ def predict(
     place, trained = check_place(to), resume(run, train=False)
     trained_on = files_of(trained.description)
     sheets = trained_on.read(_by_name(files))
-    with aligning(trained_on, quiet=quiet) as on_progress:
+    how = trained_on.align
+    mode = mode or how.mode or "psi"
+    with aligning(who_will_learn(trained, sheets, mode, missing), quiet=quiet) as on_progress:
         scores = score(
-            trained, sheets, mode=mode or trained_on.align.mode or "psi", missing=missing, on_progress=on_progress
+            trained,
+            sheets,
+            mode=mode,
+            missing=missing,
+            minimum=(how.minimum or 1) if minimum is None else minimum,
+            maximum=how.maximum,
+            on_progress=on_progress,
         )
     scores.write(place)
     if json:

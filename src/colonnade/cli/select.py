@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from colonnade.cli.app import Json, app, out, print_json
-from colonnade.config import read_job, select_job
+from colonnade.config import read_job
+from colonnade.jobs import select_job
 from colonnade.report.words import size
 from colonnade.select.result import Selection
 

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.align import aligning
+from colonnade.cli.align import aligning, who_learns_of
 from colonnade.cli.app import Json, app, err, print_json
 from colonnade.cli.progress import bars, follow
-from colonnade.config import Gathered, Job, gather, read_job, resume_job, select_job, train_job
+from colonnade.config import Job, read_job
 from colonnade.errors import FolderError
 from colonnade.files import Files
-from colonnade.report import RunView
+from colonnade.jobs import Gathered, gather, resume_job, select_job, train_job
+from colonnade.report import RunView, read_summary
 from colonnade.report.words import metric, size
 from colonnade.run import Run
 from colonnade.select.result import Selection
@@ -35,7 +36,7 @@ def train(
     place = folder or what.default_folder
     if not resume:
         _check_empty(place)
-    gathered = _gather(what, quiet=quiet)
+    gathered = _gather(what, place if resume else None, quiet=quiet)
     selection = None if resume or what.select is None else select_job(what, gathered)
     if selection is not None and not quiet:
         err.print(str(selection), highlight=False, markup=False, soft_wrap=True)
@@ -51,12 +52,13 @@ def train(
         _tell(facts)
 
 
-def _gather(job: Job, *, quiet: bool) -> Gathered:
+def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
     """The job's tables; of files, with what each party learns from their alignment said first."""
     if not isinstance(job.data, Files):
         return gather(job)
-    with aligning(job.data, quiet=quiet) as on_progress:
-        found = gather(job, on_progress)
+    was = None if resumed is None else read_summary(resumed)["description"]
+    with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:
+        found = gather(job, on_progress, was)
     if not quiet:
         for line in [str(found.alignment).splitlines()[0], *found.notes]:
             err.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -78,14 +78,20 @@ def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
     True
     """
-    share, start = number(test, "test"), whole(seed, "seed")
-    held = round(share * count)
-    if not 0 <= share < 1 or held >= count:
-        raise ConfigError(
-            f"test={test} of {count} aligned rows leaves none to train on; give a share from 0 to below 1."
-        )
+    start = whole(seed, "seed")
+    held = round(check_share(test) * count)
+    if held >= count:
+        raise ConfigError(f"test={test} of {count} aligned rows leaves none to train on; give less, or more rows.")
     order = permutation(count, start, "test").numpy()
     return np.sort(order[held:]), np.sort(order[:held])
+
+
+def check_share(test: float) -> float:
+    """The share of rows that is held out."""
+    share = number(test, "test")
+    if not 0 <= share < 1:
+        raise ConfigError(f"test={test} is out of range; give a share from 0 to below 1.")
+    return share
 
 
 def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:

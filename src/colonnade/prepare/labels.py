@@ -49,7 +49,7 @@ def _classes(sheet: Sheet, column: str, rows: Any, known: tuple[str, ...]) -> La
     if len(found) > _MOST_CLASSES:
         raise TableError(
             f"the label '{column}' of '{sheet.name}' has {len(found)} different values; "
-            "if it is a number to predict, give labels='values', else choose another column."
+            "if it is a number to predict, give labels='values' (a job: task = 'values'), else choose another column."
         )
     numbers = [_number(text) for text in found]
     if all(number is not None for number in numbers):
@@ -71,7 +71,7 @@ def _by_number(sheet: Sheet, column: str, numbers: np.ndarray, codes: np.ndarray
         broken = numbers[numbers != np.round(numbers)][0]
         raise TableError(
             f"the label '{column}' of '{sheet.name}' holds {broken}, which is no class; if it is a number to predict, "
-            "give labels='values'."
+            "give labels='values' (a job: task = 'values')."
         )
     whole, inverse = np.unique(numbers.astype(np.int64), return_inverse=True)
     return whole.astype(str), inverse[codes]

@@ -49,6 +49,8 @@ def values_in(run: RunView, line: Line) -> str:
     """Which kinds of values the messages hold."""
     if line.purpose == "setup":
         return "keys and signatures"
+    if line.purpose == "align":
+        return "masked ids (hashes of ids in plain mode), places in lists of them, signatures"
     if ": " in line.step:
         return "shares of keys, to open a sum without those who went away"
     if _only_a_scale(run, line):
@@ -64,7 +66,7 @@ def values_in(run: RunView, line: Line) -> str:
 
 def seals_on(run: RunView, line: Line) -> list[str]:
     """The seals that these messages went through, in their order."""
-    if line.purpose == "setup" or ": " in line.step or _only_a_scale(run, line):
+    if line.purpose in ("setup", "align") or ": " in line.step or _only_a_scale(run, line):
         return []
     by_owner, kinds = run.is_owner(line.sender), []
     for entry in run.seals:
@@ -90,6 +92,8 @@ def is_blinded(run: RunView, line: Line) -> bool:
 
 def could_learn(run: RunView, line: Line) -> str:
     """What a curious receiver could read from these messages, in one sentence."""
+    if line.purpose == "align":
+        return "Which ids all parties have, and how many each has; in plain mode any id that it can guess."
     if line.purpose == "setup" or ": " in line.step:
         return "Nothing about any row; the parties make their masks of it."
     if _only_a_scale(run, line):

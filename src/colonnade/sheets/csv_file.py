@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,29 @@ class CsvFile:
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row."""
-        pa, start = arrow(), 0
+        pa, start, last = arrow(), 0, ""
         try:
             for batch in self._open(names):
                 yield start, batch
                 start += batch.num_rows
+                if batch.num_rows and self.names[-1] in names:
+                    last = batch.column(self.names[-1])[-1].as_py()
+            self._check_closed(last, start)
         except pa.ArrowInvalid as error:
             raise self._wrong(str(error)) from error
         except UnicodeDecodeError as error:
             raise self._wrong_encoding() from error
         except OSError as error:
             raise TableError(f"{self.path} cannot be read ({error}); get the file anew.") from error
+
+    def _check_closed(self, last: str, row: int) -> None:
+        """Refuse a quote that is opened in the last column and never closed: all rows below it would be lost in it."""
+        if "\n" not in last and "\r" not in last:
+            return
+        with self._text() as text:
+            quotes = sum(part.count('"') for part in iter(lambda: text.read(_BLOCK), ""))
+        if quotes % 2:
+            raise TableError(f"a quote in row {row} of {self.path} is never closed, up to the file's end; correct it.")
 
     def _open(self, names: Sequence[str]) -> Any:
         pc = arrow("pyarrow.csv")
@@ -68,7 +81,7 @@ class CsvFile:
             raise self._wrong_encoding() from error
         except LookupError:
             raise ConfigError(f"encoding='{self.encoding}' is unknown; give 'utf-8' or 'latin-1'.") from None
-        except (OSError, EOFError, csv.Error) as error:
+        except (OSError, EOFError, zlib.error, csv.Error) as error:
             raise TableError(f"{self.path} cannot be read ({error}); get the file anew.") from error
         if first is None:
             raise TableError(f"{self.path} is empty; it needs a line of column names and a line per row.")
@@ -76,11 +89,15 @@ class CsvFile:
         self._check_names(names)
         return names, lines
 
+    @property
+    def _cut(self) -> str:
+        return _DELIMITERS.get(self.delimiter, repr(self.delimiter))
+
     def _check_names(self, names: tuple[str, ...]) -> None:
         for sign, called in _DELIMITERS.items():
             if len(names) == 1 and sign in names[0]:
                 raise TableError(
-                    f"{self.path} has a single column {names[0]!r:.60} when cut at {_DELIMITERS.get(self.delimiter)}; "
+                    f"{self.path} has a single column {names[0]!r:.60} when cut at {self._cut}; "
                     f"its delimiter seems to be {called}: give delimiter={sign!r}."
                 )
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -96,15 +113,26 @@ class CsvFile:
     def _wrong(self, reason: str) -> TableError:
         if "UTF8" in reason:
             return self._wrong_encoding()
+        if "skip initial" in reason:
+            return TableError(f"{self.path} has no rows; it needs at least one below its column names.")
+        found = self._ragged()
+        if found is not None:
+            line, fields = found
+            return TableError(
+                f"line {line} of {self.path} has {fields} fields, but the header has {len(self.names)}; "
+                "correct that line, or give the delimiter."
+            )
+        return TableError(f"{self.path} is no CSV that can be read ({' '.join(reason.split())[:160]}); correct it.")
+
+    def _ragged(self) -> tuple[int, int] | None:
+        """The first line with another number of fields than the header, and that number, if Python's csv finds it."""
         with self._text() as text:
             reader = csv.reader(text, delimiter=self.delimiter)
-            for row in reader:
-                if row and len(row) != len(self.names):
-                    return TableError(
-                        f"line {reader.line_num} of {self.path} has {len(row)} fields, but the header has "
-                        f"{len(self.names)}; correct that line, or give the delimiter."
-                    )
-        return TableError(f"{self.path} is no CSV that can be read ({' '.join(reason.split())[:160]}); correct it.")
+            try:
+                wrong = next((row for row in reader if row and len(row) != len(self.names)), None)
+            except (OSError, EOFError, zlib.error, csv.Error, UnicodeError):
+                return None
+            return None if wrong is None else (reader.line_num, len(wrong))
 
     def _wrong_encoding(self) -> TableError:
         other = "utf-16" if self._first_bytes() in (b"\xff\xfe", b"\xfe\xff") else "latin-1"

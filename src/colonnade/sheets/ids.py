@@ -24,7 +24,7 @@ from colonnade.sheets.arrow import arrow
 
 RULE = ("trim", "nfkc", "casefold", "whole")
 _SPACE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # what str.strip cuts off, as far as it is ASCII
-_WHOLE = r"^(-?[0-9]+)\.0+$"
+WHOLE = r"^(-?[0-9]+)\.0+$"
 _LAST_EXACT = 2**53  # floats above it do not tell neighbouring whole numbers apart
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -32,7 +32,7 @@ _STEPS: dict[str, Callable[[str], str]] = {
     "nfkc": lambda text: unicodedata.normalize("NFKC", text),
     "casefold": str.casefold,
     "trim": str.strip,
-    "whole": lambda text: re.sub(_WHOLE.replace("$", r"\Z"), r"\1", text),
+    "whole": lambda text: re.sub(WHOLE.replace("$", r"\Z"), r"\1", text),
 }
 
 
@@ -73,7 +73,7 @@ def normalise(texts: Any, rule: Sequence[str]) -> Any:
     if "trim" in rule:
         result = pc.ascii_trim(result, characters=_SPACE)
     if "whole" in rule:
-        result = pc.replace_substring_regex(result, pattern=_WHOLE, replacement=r"\1")
+        result = pc.replace_substring_regex(result, pattern=WHOLE, replacement=r"\1")
     plain = pc.fill_null(pc.string_is_ascii(texts), True)
     if rule and not pc.all(plain, min_count=0).as_py():
         odd = pc.invert(plain)

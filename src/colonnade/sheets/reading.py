@@ -13,7 +13,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.sheets.arrow import arrow
 from colonnade.sheets.files import File, digest_of, find_files, name_of, open_file
 from colonnade.sheets.ids import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
-from colonnade.sheets.kinds import Guess, kind_of_type, listed_kinds
+from colonnade.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
 from colonnade.sheets.sheet import Sheet
 from colonnade.sheets.values import MISSING, Words
 
@@ -52,17 +52,15 @@ def read(
     """
     rule, paths = make_rule(normalise), find_files(files)
     labels = (label,) if isinstance(label, str) else tuple(label or ())
-    listed = listed_kinds(
-        *(
-            _names(came, what)
-            for came, what in ((numbers, "numbers"), (categories, "categories"), (leave_out, "leave_out"))
-        )
-    )
+    lists = [_names(numbers, "numbers"), _names(categories, "categories"), _names(leave_out, "leave_out")]
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
+    if delimiter:
+        _one_sign(delimiter, "delimiter")
     digest = digest_of(paths)
     sources = tuple(open_file(path, delimiter, encoding) for path in paths)
     sheet_name = name_of(paths) if name is None else name
-    _check_columns(sources, sheet_name, id, labels, listed)
+    _check_columns(sources, sheet_name, id, labels, [column for one in lists for column in one])
+    listed = listed_kinds(*lists)
     features = [column for column in sources[0].names if column != id and column not in labels]
     found = _Reading(sheet_name, id, rule, words, features)
     for source in sources:
@@ -71,7 +69,7 @@ def read(
         name=sheet_name,
         id=id,
         label=label if isinstance(label, str) or label is None else labels,
-        kinds={column: listed.get(column) or found.kind(sources[0], column) for column in features},
+        kinds={column: listed.get(column) or found.kind(sources, column) for column in features},
         rule=rule,
         digest=digest,
         rows=sum(source.rows for source in sources),
@@ -107,9 +105,12 @@ class _Reading:
         if not rows:
             raise TableError(f"{source.path} has no rows; it needs at least one below its column names.")
 
-    def kind(self, source: File, column: str) -> str:
-        """What kind a column seems to be."""
-        return self.guesses[column].kind if column in self.guesses else kind_of_type(source.types[column])
+    def kind(self, sources: Sequence[File], column: str) -> str:
+        """What kind a column seems to be; a file in which all of it is missing may have no type for it."""
+        if column in self.guesses:
+            return self.guesses[column].kind
+        kinds = [kind_of_type(source.types[column]) for source in sources]
+        return next((kind for kind in kinds if kind != EMPTY), EMPTY)
 
     def finished_ids(self) -> Any:
         """All ids as one Arrow array, if none is missing and none occurs twice."""
@@ -134,9 +135,7 @@ class _Reading:
             self.guesses.setdefault(column, Guess(self.words, text=typed)).watch(batch.column(column))
 
 
-def _check_columns(
-    sources: Sequence[File], name: str, id: str, labels: tuple[str, ...], listed: dict[str, str]
-) -> None:
+def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[str, ...], listed: list[str]) -> None:
     first = sources[0]
     for source in sources[1:]:
         differing = sorted(set(first.names) ^ set(source.names))
@@ -150,9 +149,10 @@ def _check_columns(
             near = difflib.get_close_matches(str(column), first.names, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise TableError(f"'{name}' has no {what} column '{column}'; {hint}Its columns: {', '.join(first.names)}.")
-    clash = [column for column in labels if column == id] + [column for column in listed if column in (id, *labels)]
-    if clash:
-        raise ConfigError(f"column '{clash[0]}' of '{name}' came for two uses; it can be id, label or listed once.")
+    uses = [id, *labels, *listed]
+    clash = next((column for column in uses if uses.count(column) > 1), None)
+    if clash is not None:
+        raise ConfigError(f"column '{clash}' of '{name}' came for two uses; it can be id, label or listed once.")
 
 
 def _names(came: Sequence[str], what: str) -> list[str]:
@@ -163,5 +163,5 @@ def _names(came: Sequence[str], what: str) -> list[str]:
 
 def _one_sign(came: str, what: str) -> str:
     if not isinstance(came, str) or len(came) != 1:
-        raise ConfigError(f"{what}={came!r} is not one character; give '.' or ',', for instance.")
+        raise ConfigError(f"{what}={came!r} is not one character; give ',', for instance.")
     return came

@@ -10,10 +10,11 @@ import numpy as np
 
 from colonnade.errors import TableError
 from colonnade.sheets.arrow import arrow
-from colonnade.sheets.ids import is_text
+from colonnade.sheets.ids import WHOLE, is_text
 
 MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "Null", "null")
 _YES, _NO = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+_LARGEST = float(np.finfo(np.float32).max)  # some files say "missing" by the largest number that they can hold
 _DATE = (
     r"^([0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4})"
     r"([T ][0-9]{1,2}:[0-9]{2}.*)?$"
@@ -83,8 +84,8 @@ class Piece:
         """A column as an Arrow array of texts, null where a value is missing."""
         pa, pc = arrow(), arrow("pyarrow.compute")
         values = _decoded(self.values[column])
-        if is_text(values.type):
-            return self.words.cleaned(values)
+        if is_text(values.type):  # 7.0 is what pandas makes of the number 7 beside a missing one
+            return pc.replace_substring_regex(self.words.cleaned(values), pattern=WHOLE, replacement=r"\1")
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_finite(values), values, None)
         try:
@@ -105,10 +106,10 @@ class Piece:
 
 
 def floats(values: Any) -> np.ndarray:
-    """Arrow numbers as a float64 array with NaN for what is missing or infinite."""
+    """Arrow numbers as a float64 array with NaN for what is missing or infinite, also what float32 takes for that."""
     pc = arrow("pyarrow.compute")
     found = np.array(pc.fill_null(values, float("nan")).to_numpy(zero_copy_only=False), np.float64)
-    found[~np.isfinite(found)] = np.nan
+    found[~(np.abs(found) <= _LARGEST)] = np.nan
     return found
 
 

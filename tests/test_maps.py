@@ -1,0 +1,74 @@
+"""Maps of embeddings: every method, both kinds, nothing but two numbers per row travels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+import colonnade as cn
+from colonnade.errors import ConfigError, TableError
+from colonnade.explain.maps import in_the_plane
+from colonnade.method import Method
+from test_explain import METHODS, federation, train
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_method_has_a_map(method: Method) -> None:
+    owner = "first" if method.needs_owner_columns else "labels"
+    tables = federation(1, owner)
+    maps = [cn.embedding_map(train(method, runtime=name, rounds=3), tables, rows=40) for name in ("loop", "fused")]
+    expected = ["owner"] if method.name == "apfed" else [t.name for t in tables if t.columns is not None]
+    for found in maps:
+        assert list(found.points) == expected, "a passive party that only reconstructs has no network of its columns"
+        assert all(points.shape == (40, 2) and bool(torch.isfinite(points).all()) for points in found.points.values())
+        assert found.labels.shape == (40,) and found.by == "pca"
+
+
+def test_it_is_the_pca_of_the_embeddings_and_repeats() -> None:
+    run, tables = train(runtime="loop"), federation(1)
+    found, again, other = (cn.embedding_map(run, tables, rows=50, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(found.points["party 1"], again.points["party 1"])
+    assert not torch.equal(found.labels, other.labels)
+    with torch.no_grad():
+        h = run.parties.sites[1].net(tables[2].columns).numpy()
+    every = cn.embedding_map(run, tables, rows=10**6).points["party 2"]
+    spread = PCA(2).fit(h).explained_variance_
+    np.testing.assert_allclose(np.sort(every.var(0, correction=1).numpy())[::-1], spread, rtol=1e-3)
+
+
+def test_two_numbers_per_row_travel() -> None:
+    run = train(rounds=2)
+    cn.embedding_map(run, federation(1), rows=100)
+    sent = run.ledger.bytes_for("explain")
+    assert 3 * 100 * 2 * 4 < sent < 3 * (100 * 2 * 4 + 200)
+
+
+def test_tsne_keeps_classes_of_a_good_party_together() -> None:
+    found = cn.embedding_map(train(), federation(1), by="tsne", rows=100)
+    assert nearest_agree(found, "party 2") > 0.9 > nearest_agree(found, "party 3")
+
+
+def nearest_agree(found: cn.EmbeddingMap, party: str) -> float:
+    """How often a point's nearest neighbour is of its class."""
+    apart = torch.cdist(found.points[party], found.points[party]).fill_diagonal_(torch.inf)
+    return float((found.labels[apart.argmin(1)] == found.labels).float().mean())
+
+
+def test_vectors_that_have_no_plane() -> None:
+    for by in ("pca", "tsne"):
+        assert in_the_plane(np.ones((6, 3)), by).tolist() == [[0.0, 0.0]] * 6
+        assert in_the_plane(np.arange(6.0)[:, None], by).shape == (6, 2)
+
+
+def test_bad_input_is_told() -> None:
+    run = train(rounds=1)
+    with pytest.raises(ConfigError, match="unknown kind of map 'umap'"):
+        cn.embedding_map(run, federation(), by="umap")
+    with pytest.raises(ConfigError, match="rows=3 is out of range; a map needs at least 5"):
+        cn.embedding_map(run, federation(), rows=3)
+    with pytest.raises(TableError, match="row shapes"):
+        cn.embedding_map(
+            run, [t if t.columns is None else cn.Table(t.ids, t.columns[:, :2], name=t.name) for t in federation()]
+        )
