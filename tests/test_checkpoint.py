@@ -217,8 +217,15 @@ def test_a_foreign_manifest(place: Path, text: str) -> None:
         checkpoint.read(place)
 
 
-def test_another_version_is_foreign(place: Path) -> None:
+def test_a_newer_version_is_named(place: Path) -> None:
     forge(place, format="colonnade-checkpoint-99")
+    with pytest.raises(CheckpointError, match=r"newer Colonnade \(colonnade-checkpoint-99\)"):
+        checkpoint.read(place)
+
+
+@pytest.mark.parametrize("name", ["another-1", "colonnade-checkpoint-0", "colonnade-checkpoint-x", 7, None])
+def test_another_format_is_foreign(place: Path, name: object) -> None:
+    forge(place, format=name)
     with pytest.raises(CheckpointError, match="foreign"):
         checkpoint.read(place)
 

@@ -122,6 +122,17 @@ def test_report_about_several_runs(trained):
     assert "second" in Path("both.html").read_text()
     found = json.loads(colonnade("report", trained, "--json").stdout)
     assert found["report"] == "report.html" and found["runs"][0]["method"] == "vafl"
+    assert found["not_comparable"] == [] and Path("both-files/accuracy-by-round.svg").is_file()
+
+
+def test_report_about_runs_that_cannot_be_compared(trained):
+    train, test = cn.load("breast_cancer", parties=2)
+    cn.train(train, "vafl", rounds=2, test=test, folder="cancer")
+    result = colonnade("report", trained, "cancer", "--no-pictures")
+    assert result.exit_code == 0 and result.stdout == "report: report.html\n"
+    told = "run cannot be compared with cancer: they differ in data (digits, breast_cancer)"
+    assert result.stderr.startswith(f"note: {told}") and told in Path("report.html").read_text()
+    assert not Path("report-files").exists()
 
 
 def test_methods_are_listed():

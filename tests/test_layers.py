@@ -25,7 +25,7 @@ LAYERS = [
     "prepare",
     "data",
     "runtime",
-    "checkpoint folder missing",
+    "checkpoint folder missing findings",
     "spent sides prepared stand_in scores",
     "trained",
     "run",

@@ -90,7 +90,7 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     except ValueError:
         raise _damaged(place, "manifest.json is not JSON") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
+        raise _foreign(place, manifest.get("format") if isinstance(manifest, dict) else None)
     if manifest.pop("digest", None) != _digest(manifest):
         raise _damaged(place, "manifest.json does not match its digest")
     if not all(isinstance(manifest.get(part), dict) for part in ("files", "facts")):
@@ -98,6 +98,15 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     if any(not re.fullmatch(r"[\w-]+", name) for name in manifest["files"]):
         raise _damaged(place, "manifest.json names files outside its folder")
     return manifest
+
+
+def _foreign(place: Path, came: object) -> CheckpointError:
+    number = re.fullmatch(r"colonnade-checkpoint-(\d{1,9})", came) if isinstance(came, str) else None
+    if number and int(number[1]) > int(FORMAT.rpartition("-")[2]):
+        return CheckpointError(
+            f"{place} was written by a newer Colonnade ({came}), and this one reads {FORMAT}; install the newer one."
+        )
+    return CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
 
 
 def _damaged(place: Path, why: str) -> CheckpointError:

@@ -125,14 +125,14 @@ def auc(scores: Tensor, labels: Tensor) -> float:
 
 def average_precision(scores: Tensor, labels: Tensor) -> float:
     """The precision at every threshold, weighted by the recall that it adds."""
-    true, false = _above(scores, labels)
+    true, false = above(scores, labels)
     gained = torch.diff(true, prepend=true.new_zeros(1)) / true[-1]
     return float((gained * true / (true + false)).sum())
 
 
 def kolmogorov_smirnov(scores: Tensor, labels: Tensor) -> float:
     """The largest distance between the scores' distributions of the two classes: max |TPR - FPR|."""
-    true, false = _above(scores, labels)
+    true, false = above(scores, labels)
     return float((true / true[-1] - false / false[-1]).abs().max())
 
 
@@ -156,8 +156,8 @@ def _second(logits: Tensor) -> Tensor:
     return torch.softmax(logits.double(), dim=-1)[:, 1]
 
 
-def _above(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """How many rows of class 1 and of class 0 score at least so much, for every score from the highest."""
+def above(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """How many rows of class 1 and of class 0 score at least so much, for every score from the highest down."""
     _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
     true = torch.zeros(len(count), dtype=torch.float64).index_add_(0, place, (labels == 1).double())
     return true.flip(0).cumsum(0), (count - true).flip(0).cumsum(0)

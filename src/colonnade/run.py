@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from colonnade import checkpoint
 from colonnade.errors import AwayError, ConfigError, TrainingError
+from colonnade.findings import find, known_importance, map_findings
 from colonnade.folder import check_vacant, history_csv, make_folder, write_text
 from colonnade.heard import Absence
 from colonnade.method import Method, Turn
@@ -56,6 +58,7 @@ class Run(Trained):
         self.skipped = 0  # rounds that were left out because somebody was away
         self.without = 0  # rounds that went on without somebody
         self.missed = dict.fromkeys(self.parties.names, 0)  # how many rounds each party was away from
+        self._seen: dict[str, Any] = {}  # the same of the last evaluation
         self._losses: list[float] = []
         self._best: dict[str, Packed] = {}
         self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
@@ -158,6 +161,7 @@ class Run(Trained):
 
     def _look(self, away: frozenset[str]) -> None:
         """Evaluate, note it in the history, decide whether to stop, save."""
+        self._seen = {}
         row = {"round": self.round, "epoch": self.round / self.schedule.rounds_per_epoch}
         if self._losses:
             row["train_loss"] = sum(self._losses) / len(self._losses)
@@ -166,10 +170,10 @@ class Run(Trained):
         if self.settings.when_away == "without":
             row["without"] = self.without
         if len(self.schedule.valid_rows):
-            row |= self._score("valid", self._measure_held_out, away)
+            row |= self._score("valid", self._judged_held_out, away)
         if self._test is not None:
             rows = torch.arange(self._test[0].rows)
-            row |= self._score("test", lambda: self._measure("test", rows, self.sides.leader()), away)
+            row |= self._score("test", lambda: self._judged("test", rows, self.sides.leader()), away)
         self._losses = []
         self.history.append(
             row | {"bytes": self.ledger.bytes_for("train") + self.ledger.bytes_for("setup"), "seconds": self.seconds}
@@ -178,25 +182,38 @@ class Run(Trained):
         if self.folder is not None:
             self._save_checkpoint()
 
-    def _score(self, part: str, measure: Callable[[], dict[str, float]], away: frozenset[str]) -> dict[str, float]:
+    def _score(self, part: str, judged: Callable[[], tuple[Tensor, Tensor]], away: frozenset[str]) -> dict[str, float]:
         """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
         policy = self.settings.missing
         try:
             with self._without(Absence(frozenset() if policy == "refuse" else away, policy)):
-                return {f"{part}_{name}": value for name, value in measure().items()}
+                outputs, labels = judged()
         except AwayError:
             if self.settings.when_away == "wait":
                 raise
             return {}
+        metrics = self.task.metrics(outputs, labels)
+        self._seen = {"part": part, "round": self.round, **find(self.task, outputs, labels)}
+        return {f"{part}_{name}": value for name, value in metrics.items()}
 
     def _stop_early(self) -> None:
         drop, row, score = self.settings.stop_drop, self.history[-1], f"valid_{self.task.score}"
+        if drop is None:
+            self._keep_findings()
         if drop is None or score not in row:  # nobody can tell, so training goes on
             return
         best = max(one[score] for one in self.history if score in one)
         if row[score] >= best:
             self._best = self._states()
+            self._keep_findings()
         self.stopped = 100 * (best - row[score]) > drop
+
+    def _keep_findings(self) -> None:
+        """Keep what a report shows of the model as it is; an earlier evaluation stays if there was none now."""
+        stays = ("maps", "classes") if self._seen else self.findings.keys() - {"importance"}
+        kept = {key: self.findings[key] for key in stays if key in self.findings}
+        known = known_importance(self.method, self.owner, self.parties.names, self.round)
+        self.findings = kept | self._seen | ({"importance": known} if known else {})
 
     def prolong(self, rounds: int) -> None:
         """Let training go on to a later last round."""
@@ -225,14 +242,21 @@ class Run(Trained):
         self.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
         self.skipped, self.without = facts.get("skipped", 0), facts.get("without", 0)
         self.missed |= facts.get("missed", {})
+        self.findings = facts.get("findings", {})
         if self.seals.noise is not None:
             read_spent(folder, self.channel, self.parties.names)
 
-    def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about this run."""
+    def report(self, path: str | Path, *, maps: Any = None, pictures: bool = False) -> Path:
+        """Write one self-contained HTML page about this run; it is the owner's, made of its labels.
+
+        ``maps`` are embedding maps to show, with ``points`` per party and ``labels``; they stay with the run.
+        ``pictures`` puts every picture as SVG and its numbers as CSV beside the page.
+        """
         from colonnade.report import write_report  # the edge draws pictures; the loop must not depend on it
 
-        return write_report([self.summary()], path)
+        if maps is not None:
+            self.findings |= map_findings(maps)
+        return write_report([self.summary()], path, pictures=pictures)
 
     def summarise(self, tables: Sequence[Table], keep: float = 0.5, **options: Any) -> Run:
         """Train once more with the parties that matter most, or least; see :func:`colonnade.summarise`."""
@@ -258,6 +282,7 @@ class Run(Trained):
             "skipped": self.skipped,
             "without": self.without,
             "missed": self.missed,
+            "findings": self.findings,
             "losses": self._losses,
             "history": self.history,
             "privacy": self.privacy,

@@ -52,6 +52,7 @@ class Trained:
         self.ledger = Ledger()
         self.round = 0
         self.took_part: list[str] = []  # whose answers the last round, prediction or evaluation is made of
+        self.findings: dict[str, Any] = {}  # what a report shows of the model that is kept
         how = settings.batch, settings.seed, settings.valid, settings.shuffle
         self.schedule = schedule_for(tables, method, *how)
         self._shapes = [table.shape for table in parties_of(tables)]
@@ -106,7 +107,8 @@ class Trained:
     ) -> dict[str, float]:
         """Metrics on a federation with labels; see :meth:`predict` for parties that are away and several owners."""
         with self._asking("evaluate", tables, away, missing, labelled=True):
-            return self._measure("evaluate", torch.arange(tables[0].rows), self.sides.leader(owner))
+            outputs, labels = self._judged("evaluate", torch.arange(tables[0].rows), self.sides.leader(owner))
+            return self.task.metrics(outputs, labels)
 
     def predict(
         self,
@@ -164,7 +166,9 @@ class Trained:
         turn = Turn(self.round, torch.arange(0), purpose="explain")
         with torch.no_grad():
             numbers = self.method.importance(self.owner, self.parties, turn)
-        return dict(zip(self.parties.names, numbers.tolist(), strict=True))
+        found = dict(zip(self.parties.names, numbers.tolist(), strict=True))
+        self.findings["importance"] = dict(found)  # some methods ask the parties for it, and a report asks nobody
+        return found
 
     def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
         """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
@@ -216,14 +220,15 @@ class Trained:
         """Those who were asked and are not away."""
         return [name for name in self.parties.asked_names if name not in away]
 
-    def _measure(self, table: str, rows: Tensor, leader: str) -> dict[str, float]:
-        return self.task.metrics(self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows])
+    def _judged(self, table: str, rows: Tensor, leader: str) -> tuple[Tensor, Tensor]:
+        """Outputs for rows that have labels, and these."""
+        return self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows]
 
-    def _measure_held_out(self) -> dict[str, float]:
-        """Metrics on the rows held out, each owner's by itself."""
+    def _judged_held_out(self) -> tuple[Tensor, Tensor]:
+        """The same for the rows held out, each owner's by itself."""
         each = zip(self.sides.leaders, self.schedule.held_out, strict=True)
         logits = [self._logits("train", rows, "evaluate", leader) for leader, rows in each if len(rows)]
-        return self.task.metrics(torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows])
+        return torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows]
 
     def _logits(self, table: str, rows: Tensor, purpose: str, leader: str) -> Tensor:
         def predict(turn: Turn) -> list[Tensor]:

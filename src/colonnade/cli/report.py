@@ -7,22 +7,28 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.app import Json, app, print_json
-from colonnade.report import RunView, read_summary, write_report
+from colonnade.cli.app import Json, app, err, print_json
+from colonnade.report import RunView, not_comparable, read_summary, write_report
 
 
 @app.command(epilog="Example: colonnade report runs/vafl-digits-0 runs/vimadmm-digits-0 --out both.html")
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="One or several run folders.")],
     page: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the page goes.")] = Path("report.html"),
+    pictures: Annotated[
+        bool, typer.Option(help="Put each picture as SVG, and its numbers as CSV, into a folder beside the page.")
+    ] = True,
     json: Json = False,
 ) -> None:
     """Write one page about one or several runs: curves, results, and what left the house."""
     summaries = [read_summary(run) for run in runs]
-    written = write_report(summaries, page)
+    written = write_report(summaries, page, pictures=pictures)
+    apart = not_comparable(summaries)
     if json:
         results = [RunView(summary).result for summary in summaries]
         found = [{"folder": str(run), **facts} for run, facts in zip(runs, results, strict=True)]
-        print_json({"report": str(written), "runs": found})
-    else:
-        typer.echo(f"report: {written}")
+        print_json({"report": str(written), "runs": found, "not_comparable": apart})
+        return
+    for sentence in apart:
+        err.print(f"note: {sentence}", highlight=False, markup=False, soft_wrap=True)
+    typer.echo(f"report: {written}")

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about one run or several."""
+"""One self-contained HTML page about one run or several, and its pictures and numbers beside it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,41 @@ from typing import Any
 
 from colonnade.errors import ConfigError
 from colonnade.folder import make_folder, write_text
-from colonnade.report.page import page
+from colonnade.report.beside import write_beside
+from colonnade.report.compare import why_apart
+from colonnade.report.page import page, sections
 from colonnade.report.summary import RunView, common_accuracy, read_summary
 
-__all__ = ["RunView", "common_accuracy", "read_summary", "write_report"]
+__all__ = ["RunView", "common_accuracy", "not_comparable", "read_summary", "write_report"]
 
 
-def write_report(summaries: Sequence[dict[str, Any]], path: str | Path) -> Path:
-    """Write a page about runs, given what :meth:`colonnade.Run.summary` or :func:`read_summary` says of them."""
+def write_report(summaries: Sequence[dict[str, Any]], path: str | Path, *, pictures: bool = False) -> Path:
+    """Write a page about runs, given what :meth:`colonnade.Run.summary` or :func:`read_summary` says of them.
+
+    ``pictures`` also writes every picture as SVG and the numbers as CSV, to a folder with the page's name.
+    """
     if not summaries:
         raise ConfigError("a report needs at least one run; give a run folder.")
-    runs = [RunView(summary) for summary in summaries]
-    _tell_apart(runs)
+    runs = _views(summaries)
+    parts = sections(runs)
     target = Path(path)
     make_folder(target.parent)
-    write_text(target, page(runs))
+    write_text(target, page(runs, parts))
+    if pictures:
+        write_beside(target, [picture for part in parts for picture in part.pictures], runs)
     return target
 
 
-def _tell_apart(runs: Sequence[RunView]) -> None:
-    """Number the runs that have the same name."""
+def not_comparable(summaries: Sequence[dict[str, Any]]) -> list[str]:
+    """What cannot be compared among these runs, and what differs, one sentence each."""
+    return why_apart(_views(summaries))
+
+
+def _views(summaries: Sequence[dict[str, Any]]) -> list[RunView]:
+    """The runs, those of the same name numbered."""
+    runs = [RunView(summary) for summary in summaries]
     names = [run.name for run in runs]
     for number, run in enumerate(runs):
         if names.count(run.name) > 1:
             run.name = f"{names[number]} ({names[: number + 1].count(names[number])})"
+    return runs

@@ -1,4 +1,4 @@
-"""Line charts as inline SVG, written by hand: no script, no library, colours from the page's style."""
+"""Line charts as SVG, and the axes that other charts share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-Point = tuple[float, float]
+from colonnade.report.picture import HEIGHT, WIDTH, Key, Picture
 
-WIDTH, HEIGHT = 460, 290
+Point = tuple[float, float]
+Write = Callable[[float], str]
+
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 46  # room for tick labels and axis names
-BAR_STEP = 62
 MOST_POINTS = 400  # more than there are pixels to show them
-COLOURS = 8  # as many as the page's style has
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,9 @@ class Series:
     dashed: bool = False
 
     @property
-    def style(self) -> str:
-        """Its CSS classes."""
-        return f"c{self.colour % COLOURS}" + (" dashed" if self.dashed else "")
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One amount: its name, how it is written, and which of the page's colours it takes."""
-
-    label: str
-    amount: float
-    written: str
-    colour: int = 0
+    def key(self) -> Key:
+        """Its entry in a legend."""
+        return Key(self.label, self.colour, self.dashed)
 
 
 @dataclass(frozen=True)
@@ -48,81 +38,87 @@ class Axis:
     ticks: list[float]
     start: float
     end: float
+    low: float
     high: float
+    log: bool = False
 
     def place(self, value: float) -> float:
         """Where a value lies, in pixels."""
-        low = self.ticks[0]
-        return self.start + (value - low) / (self.high - low) * (self.end - self.start)
+        low, high, at = (math.log10(one) if self.log else one for one in (self.low, self.high, value))
+        return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
-def _across(values: Sequence[float]) -> Axis:
-    """An axis that ends with the last value, whatever the ticks."""
-    ticks = _ticks([0.0, *values])
-    high = max(values) or ticks[-1]
-    return Axis([tick for tick in ticks if tick <= high], LEFT, WIDTH - RIGHT, high)
+def across(values: Sequence[float]) -> Axis:
+    """An axis from nought that ends with the last value, whatever the ticks."""
+    marks = ticks([0.0, *values])
+    high = max(values) or marks[-1]
+    return Axis([tick for tick in marks if tick <= high], LEFT, WIDTH - RIGHT, marks[0], high)
 
 
-def _upwards(values: Sequence[float]) -> Axis:
+def across_powers(values: Sequence[float]) -> Axis:
+    """A logarithmic axis around positive values, with room at both ends."""
+    low, high = min(values) / 1.6, max(values) * 1.6
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if last - first < 4 else (1,)
+    marks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
+    return Axis([mark for mark in marks if low <= mark <= high], LEFT, WIDTH - RIGHT, low, high, log=True)
+
+
+def upwards(values: Sequence[float]) -> Axis:
     """An axis that begins and ends with a tick."""
-    ticks = _ticks(values)
-    return Axis(ticks, HEIGHT - BOTTOM, TOP, ticks[-1])
+    marks = ticks(values)
+    return Axis(marks, HEIGHT - BOTTOM, TOP, marks[0], marks[-1])
 
 
 def line_chart(
-    title: str, series: Sequence[Series], x_name: str, y_name: str, write_y: Callable[[float], str] | None = None
-) -> str:
-    """One chart as a figure; nothing where there are no points."""
+    title: str,
+    series: Sequence[Series],
+    x_name: str,
+    y_name: str,
+    write_y: Write | None = None,
+    *,
+    shares: bool = False,
+    guide: Sequence[Point] = (),
+    marked: bool = False,
+) -> Picture | None:
+    """One chart, or None where there are no points.
+
+    ``shares`` lets both axes go from 0 to 1, ``guide`` is a line to compare with, ``marked`` shows every point.
+    """
     drawn = [line for line in series if line.points]
     if not drawn:
-        return ""
-    points = [point for line in drawn for point in line.points]
-    x_axis, y_axis = _across([x for x, _ in points]), _upwards([y for _, y in points])
+        return None
+    points = [(0.0, 0.0), (1.0, 1.0)] if shares else [point for line in drawn for point in line.points]
+    x_axis, y_axis = across([x for x, _ in points]), upwards([y for _, y in points])
     body = [
-        *_grid(x_axis, y_axis, write_y or _number),
-        _names(x_name, y_name),
-        *(_line(one, x_axis, y_axis) for one in drawn),
+        *frame(x_axis, y_axis, x_name, y_name, write_y),
+        _guide(guide, x_axis, y_axis),
+        *(_line(one, x_axis, y_axis, marked) for one in drawn),
     ]
-    return _figure(title, ", ".join(line.label for line in drawn), "".join(body))
-
-
-def bar_chart(title: str, bars: Sequence[Bar]) -> str:
-    """Amounts as bars, one below the other."""
-    most = max((bar.amount for bar in bars), default=0.0) or 1.0
-    drawn = [_bar(bar, bar.amount / most, TOP + BAR_STEP * number) for number, bar in enumerate(bars)]
-    told = ", ".join(f"{bar.label} {bar.written}" for bar in bars)
-    return _figure(title, told, "".join(drawn), TOP + BAR_STEP * len(bars))
-
-
-def _bar(bar: Bar, share: float, y: int) -> str:
-    length = max(2.0, share * (WIDTH - 8))
-    return (
-        f'<text x="4" y="{y + 13}">{escape(bar.label)}</text>'
-        f'<text class="strong" x="{WIDTH - 4}" y="{y + 13}" text-anchor="end">{escape(bar.written)}</text>'
-        f'<rect class="f{bar.colour % COLOURS}" x="4" y="{y + 20}" width="{length:.1f}" height="26" rx="2"/>'
+    rows = [(line.label, "validation" if line.dashed else "", x, y) for line in drawn for x, y in line.points]
+    told = ", ".join(dict.fromkeys(line.label for line in drawn))
+    return Picture(
+        title, told, "".join(body), ["line", "kind", x_name, y_name], rows, keys=[line.key for line in drawn]
     )
 
 
-def _figure(title: str, told: str, body: str, height: int = HEIGHT) -> str:
-    label = escape(f"{title}: {told}")
-    svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{body}</svg>'
-    return f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>"
+def _guide(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:
+    return f'<path class="guide" d="{_path(points, x_axis, y_axis)}"/>' if points else ""
 
 
-def legend(series: Sequence[Series]) -> str:
-    """Names beside samples of their lines."""
-    sample = '<svg class="sample" viewBox="0 0 28 10" aria-hidden="true"><path class="line {}" d="M1 5H27"/></svg>'
-    entries = "".join(f"<li>{sample.format(line.style)}{escape(line.label)}</li>" for line in series)
-    return f'<ul class="legend">{entries}</ul>'
+def _path(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:
+    return "M" + "L".join(f"{x_axis.place(x):.1f} {y_axis.place(y):.1f}" for x, y in points)
 
 
-def _line(series: Series, x_axis: Axis, y_axis: Axis) -> str:
-    places = [(x_axis.place(x), y_axis.place(y)) for x, y in _thin(series.points)]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    (x, y), (across, up) = places[-1], series.points[-1]
-    tip = escape(f"{series.label}: {_number(up)} at {_number(across)}")
-    end = f'<circle class="dot {series.style}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"><title>{tip}</title></circle>'
-    return f'<path class="line {series.style}" d="{path}"/>{end}'
+def _line(series: Series, x_axis: Axis, y_axis: Axis, marked: bool) -> str:
+    kept, style = _thin(series.points), series.key.style
+    shown = kept if marked else kept[-1:]
+    dots = []
+    for x, y in shown:
+        tip = escape(f"{series.label}: {short(y)} at {short(x)}")
+        place = f'cx="{x_axis.place(x):.1f}" cy="{y_axis.place(y):.1f}"'
+        dots.append(f'<circle class="dot {style}" {place} r="3.2"><title>{tip}</title></circle>')
+    return f'<path class="line {style}" d="{_path(kept, x_axis, y_axis)}"/>{"".join(dots)}'
 
 
 def _thin(points: Sequence[Point]) -> list[Point]:
@@ -131,23 +127,24 @@ def _thin(points: Sequence[Point]) -> list[Point]:
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
 
 
-def _grid(x_axis: Axis, y_axis: Axis, write_y: Callable[[float], str]) -> list[str]:
+def frame(x_axis: Axis, y_axis: Axis, x_name: str, y_name: str, write_y: Write | None = None) -> list[str]:
+    """Grid, ticks and the axes' names."""
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
     drawn = []
     for value in y_axis.ticks:
         y = y_axis.place(value)
         drawn.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{right}"/>')
-        drawn.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{write_y(value)}</text>')
+        drawn.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{(write_y or short)(value)}</text>')
     for value in x_axis.ticks:
         x = x_axis.place(value)
         drawn.append(f'<path class="axis" d="M{x:.1f} {floor}v5"/>')
-        drawn.append(f'<text x="{x:.1f}" y="{floor + 19}" text-anchor="middle">{_number(value)}</text>')
-    return [*drawn, f'<path class="axis" d="M{LEFT} {floor}H{right}"/>']
+        drawn.append(f'<text x="{x:.1f}" y="{floor + 19}" text-anchor="middle">{short(value)}</text>')
+    return [*drawn, f'<path class="axis" d="M{LEFT} {floor}H{right}"/>', _names(x_name, y_name)]
 
 
 def _names(x_name: str, y_name: str) -> str:
-    across, up = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-    below = f'x="{across}" y="{HEIGHT - 6}"'
+    middle, up = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+    below = f'x="{middle}" y="{HEIGHT - 6}"'
     beside = f'transform="translate(12 {up}) rotate(-90)"'
     return "".join(
         f'<text {place} text-anchor="middle">{escape(name)}</text>'
@@ -155,10 +152,10 @@ def _names(x_name: str, y_name: str) -> str:
     )
 
 
-def _ticks(values: Sequence[float], most: int = 6) -> list[float]:
+def ticks(values: Sequence[float], most: int = 6) -> list[float]:
     """Round numbers that embrace the values.
 
-    >>> _ticks([0, 83])
+    >>> ticks([0, 83])
     [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
     """
     low, high = min(values), max(values)
@@ -171,10 +168,10 @@ def _ticks(values: Sequence[float], most: int = 6) -> list[float]:
     return [round(number * step, 12) for number in range(first, last + 1)]
 
 
-def _number(value: float) -> str:
-    """A tick's label: thousands apart, no needless noughts.
+def short(value: float) -> str:
+    """A number's label: thousands apart, no needless noughts.
 
-    >>> _number(1500.0), _number(0.25)
+    >>> short(1500.0), short(0.25)
     ('1,500', '0.25')
     """
     return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}"

@@ -6,9 +6,10 @@ from dataclasses import replace
 from html import escape
 
 from colonnade.ledger import OWNER, Line
+from colonnade.report.learns import could_learn, seals_on, values_in
 from colonnade.report.summary import RunView
-from colonnade.report.table import table
-from colonnade.report.words import size, what_it_is, what_left, what_seals_did, what_shows
+from colonnade.report.table import Cell, table
+from colonnade.report.words import percent, size, what_left, what_seals_did, what_shows
 
 _SHORT = 12  # a ledger of so few lines is shown at once
 
@@ -19,39 +20,85 @@ def exchange(run: RunView, *, alone: bool) -> str:
     warning = " warn" if run.known_method is None or run.known_method.shows_labels else ""
     told = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
     told += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
-    return title + told + (_by_step(run) + _line_by_line(run) if run.ledger.rows else "")
+    return title + told + (_by_step(run) + _by_party(run) + _line_by_line(run) if run.ledger.rows else "")
 
 
 def _by_step(run: RunView) -> str:
-    rows = [
-        [line.step, line.purpose, f"{line.sender} to {line.receiver}", what_it_is(run, line), *_counts(line)]
-        for line in _merged(run)
-    ]
-    head = ["Step", "For", "From, to", "What it is", "Messages", "Tensors", "On the wire"]
-    return table(head, rows, numbers=(4, 5, 6), foot=["Total", "", "", "", *_counts(_total(run.ledger.rows))])
+    """One row per step and direction, all parties as one: they take the same steps."""
+    rows: list[list[Cell]] = []
+    for merged, line in _merged(run):
+        who = f"{merged.sender} to {merged.receiver}"
+        told = [values_in(run, line), _seals(run, line), could_learn(run, line)]
+        rows.append([line.step, line.purpose, who, *told, *_counts(merged)])
+    head = ["Step", "For", "From, to", "Values", "Seals", "What the receiver could learn", "Messages", "On the wire"]
+    messages, wire = (text for text, _ in _counts(_total(run.ledger.rows)))
+    return table(head, rows, numbers=(6, 7), foot=["Total", "", "", "", "", "", messages, wire], style="steps")
+
+
+def _by_party(run: RunView) -> str:
+    """One row per party: what it sent and got, what its noise has cost, how often it was away."""
+    head = ["Party", "Messages sent", "Sent", "Received"]
+    cells = {name: _traffic(run, name) for name in run.parties}
+    if any(run.missed.values()):
+        head.append("Rounds missed")
+        for name, row in cells.items():
+            row.append(_whole(run.missed.get(name, 0)))
+    if any(run.clipped.values()):
+        head.append("Values clipped")
+        for name, row in cells.items():
+            row.append((percent(run.clipped.get(name, 0.0), 2), run.clipped.get(name, 0.0)))
+    if run.privacy:
+        head.append("Epsilon spent, of granted")
+        for name, row in cells.items():
+            row.append(_epsilon(run, name))
+    rows = [[name, *row] for name, row in cells.items()]
+    return f"<h4>Each party</h4>{table(head, rows, numbers=range(1, len(head)), sortable=True)}"
+
+
+def _traffic(run: RunView, name: str) -> list[Cell]:
+    sent = _total([line for line in run.ledger.rows if line.sender == name])
+    received = sum(line.total for line in run.ledger.rows if line.receiver == name)
+    return [_whole(sent.messages), (size(sent.total), sent.total), (size(received), received)]
+
+
+def _epsilon(run: RunView, name: str) -> Cell:
+    spent = run.privacy.get(name)
+    return ("-", 0.0) if spent is None else (f"{spent['spent']:.2f} of {spent['granted']:g}", spent["spent"])
 
 
 def _line_by_line(run: RunView) -> str:
     lines = run.ledger.rows
-    rows = [[line.sender, line.receiver, line.step, line.purpose, *_counts(line)] for line in lines]
-    head = ["From", "To", "Step", "For", "Messages", "Tensors", "On the wire"]
+    rows: list[list[Cell]] = [
+        [line.sender, line.receiver, line.step, line.purpose, values_in(run, line), _seals(run, line), *_counts(line)]
+        for line in lines
+    ]
+    head = ["From", "To", "Step", "For", "Values", "Seals", "Messages", "On the wire"]
     shown = " open" if len(lines) <= _SHORT else ""
-    inner = table(head, rows, numbers=(4, 5, 6))
+    inner = table(head, rows, numbers=(6, 7), sortable=True)
     return f"<details{shown}><summary>Each sender and receiver ({len(lines)} lines)</summary>{inner}</details>"
 
 
-def _counts(line: Line) -> list[str]:
-    return [f"{line.messages:,}", size(line.payload), size(line.total)]
+def _seals(run: RunView, line: Line) -> str:
+    return ", ".join(seals_on(run, line)) or "none"
 
 
-def _merged(run: RunView) -> list[Line]:
-    """The ledger with all parties as one, and all owners where there are several."""
+def _counts(line: Line) -> list[tuple[str, float]]:
+    return [_whole(line.messages), (size(line.total), line.total)]
+
+
+def _whole(number: int) -> tuple[str, float]:
+    return f"{number:,}", number
+
+
+def _merged(run: RunView) -> list[tuple[Line, Line]]:
+    """The ledger with all parties as one, and all owners where there are several, each with a line as an example."""
     owners = "owners" if len(run.owners) > 1 else OWNER
-    merged: dict[tuple[str, ...], Line] = {}
+    merged: dict[tuple[str, ...], tuple[Line, Line]] = {}
     for line in run.ledger.rows:
         sender, receiver = (owners if run.is_owner(side) else "parties" for side in (line.sender, line.receiver))
         key = line.purpose, line.step, sender, receiver
-        merged[key] = _plus(merged.get(key) or Line(line.purpose, line.step, sender, receiver), line)
+        before, example = merged.get(key) or (Line(line.purpose, line.step, sender, receiver), line)
+        merged[key] = _plus(before, line), example
     return list(merged.values())
 
 

@@ -1,132 +1,126 @@
-"""The page: a title, what was trained, how it went, and what left the house."""
+"""The page: what was trained, how it went, how good it is, who matters, and what left the house."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
-from importlib.resources import files
-from typing import Any
 
-from colonnade.report.curves import MEASURED, curves, join
+from colonnade.report.compare import groups, why_apart, with_care
+from colonnade.report.curves import Colours, curves, reading_aid
 from colonnade.report.exchange import exchange
-from colonnade.report.summary import RunView, common_accuracy
-from colonnade.report.table import table
-from colonnade.report.words import duration, metric, metric_name, percent, plain, size
+from colonnade.report.found import maps, quality, who_matters
+from colonnade.report.overview import lead, results, settings, tiles, title_of
+from colonnade.report.picture import Key, Picture, gallery, legend, style
+from colonnade.report.summary import RunView
+from colonnade.report.words import join
 
 _LOGO = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 2 22 7.5V9H2V7.5ZM3.5 10.5h3V19h-3Zm4.9 0h3V19h-3Z'
     'm4.2 0h3V19h-3Zm4.9 0h3V19h-3ZM2 20h20v2H2Z"/></svg>'
 )
+_FOOT = (
+    "Bytes are those of the wire form of every message, frames included; 1 MB is a million bytes. Training bytes leave "
+    "out evaluations. This page is the owner's: it is made of its labels, so it tells more than the parties know."
+)
 
 
-def page(runs: Sequence[RunView]) -> str:
-    """One self-contained HTML page about one or several runs."""
-    title = _title(runs)
-    body = [
-        f'<header><p class="brand">{_LOGO}Colonnade</p><h1>{escape(title)}</h1>{_lead(runs)}</header>',
-        _tiles(runs[0]) if len(runs) == 1 else "",
-        _section("What was trained", _settings(runs)),
-        _section("How it went", curves(runs)),
-        _section("Runs side by side", _results(runs)) if len(runs) > 1 else "",
-        _section("What left the house", "".join(exchange(run, alone=len(runs) == 1) for run in runs)),
-        "<footer>Bytes are those of the wire form of every message, frames included; 1 MB is a million bytes. "
-        "Training bytes leave out evaluations.</footer>",
+@dataclass(frozen=True)
+class Section:
+    """A heading, what is below it, and the pictures in that."""
+
+    title: str
+    content: str
+    pictures: list[Picture] = field(default_factory=list)
+
+
+def sections(runs: Sequence[RunView]) -> list[Section]:
+    """All there is to say about runs, in the order of the page; nothing where there is nothing to say."""
+    alone = len(runs) == 1
+    found = [
+        Section("What was trained", settings(runs)),
+        Section("Runs side by side", "" if alone else _notes(runs) + results(runs)),
+        _how_it_went(runs),
+        _of_each("How good it is", runs, quality, "charts"),
+        _of_each("Who matters", runs, who_matters, "charts"),
+        _of_each("How each party sees the rows", runs, maps, "small"),
+        Section("What left the house", "".join(exchange(run, alone=alone) for run in runs)),
     ]
-    style = files("colonnade.report").joinpath("page.css").read_text(encoding="utf-8")
+    return [section for section in found if section.content]
+
+
+def page(runs: Sequence[RunView], parts: Sequence[Section]) -> str:
+    """One self-contained HTML page about one or several runs."""
+    title, script = title_of(runs), style("page.js")
+    body = "".join(f"<section><h2>{escape(part.title)}</h2>{part.content}</section>\n" for part in parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)} - Colonnade</title><style>\n{style}</style></head>\n"
-        f"<body><main>\n{chr(10).join(part for part in body if part)}\n</main></body></html>\n"
+        f"<title>{escape(title)} - Colonnade</title>"
+        f"<style>\n{style('picture.css')}{style('page.css')}</style></head>\n"
+        f'<body><main>\n<header><p class="brand">{_LOGO}Colonnade</p><h1>{escape(title)}</h1>{lead(runs)}</header>\n'
+        f"{tiles(runs[0]) if len(runs) == 1 else ''}\n{body}<footer>{_FOOT}</footer>\n</main>"
+        f"<script>{script}</script></body></html>\n"
     )
 
 
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
+def _policy(script: str) -> str:
+    """No request to anywhere, and no script but the page's own, whatever a name in a run folder says."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
-def _title(runs: Sequence[RunView]) -> str:
-    names = list(dict.fromkeys(run.method for run in runs))
-    data = list(dict.fromkeys(run.data for run in runs))
-    return f"{join(names)} on {join(data)}"
+def _notes(runs: Sequence[RunView]) -> str:
+    apart = [f'<p class="note warn">{escape(told)}</p>' for told in why_apart(runs)]
+    return "".join([*apart, *(f'<p class="note">{escape(told)}</p>' for told in with_care(runs))])
 
 
-def _lead(runs: Sequence[RunView]) -> str:
-    parties = {len(run.parties) for run in runs}
-    rows = {run.tables[0][1] for run in runs}
-    if len(parties) > 1 or len(rows) > 1:
-        return f'<p class="lead">{len(runs)} runs of different federations.</p>'
-    who = f"{parties.pop()} parties" if parties != {1} else "One party"
-    what = "one model" if len(runs) == 1 else f"{len(runs)} models, one per run,"
-    return f'<p class="lead">{who} trained {what} over {rows.pop():,} shared rows; each kept its columns.</p>'
+def _how_it_went(runs: Sequence[RunView]) -> Section:
+    """Curves of all runs that can be compared in the same pictures, of others apart."""
+    colours: Colours = {run.name: number for number, run in enumerate(runs)}
+    content, drawn = "", []
+    together = groups(runs)
+    for group in together:
+        pictures = curves(group, colours)
+        names = join([run.name for run in group])
+        if len(together) > 1:
+            content += f"<h3>{escape(names)}</h3>"
+            pictures = [replace(picture, about=names) for picture in pictures]
+        keys = [Key(run.name, colours[run.name]) for run in group]
+        content += legend(keys) if len(group) > 1 and pictures else ""
+        content += gallery(pictures) + reading_aid(group) if pictures else "<p>Nothing was evaluated yet.</p>"
+        drawn += pictures
+    return Section("How it went", content, drawn)
 
 
-def _tiles(run: RunView) -> str:
-    where = MEASURED.get(run.measured, "")
-    facts = {f"{metric_name(name)}, {where}": metric(name, value) for name, value in run.metrics.items()}
-    facts |= {
-        "Rounds": f"{run.round:,}",
-        "Sent in training": size(run.train_bytes),
-        "Time in training": duration(run.seconds),
+def _of_each(title: str, runs: Sequence[RunView], draw: Callable[[RunView], list[Picture]], kind: str) -> Section:
+    """The pictures that every run has of its own."""
+    content, drawn = "", []
+    for run in runs:
+        pictures = [replace(picture, about=run.name if len(runs) > 1 else "") for picture in draw(run)]
+        if not pictures:
+            continue
+        content += f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
+        content += legend(pictures[0].keys) if kind == "small" else ""
+        content += gallery(pictures, kind) + _said(title, run)
+        drawn += pictures
+    return Section(title, content, drawn)
+
+
+def _said(title: str, run: RunView) -> str:
+    """How to read a section's pictures."""
+    rows = {"test": "test rows", "valid": "rows held out"}.get(run.findings.get("part", ""), "rows")
+    aids = {
+        "How good it is": f"Measured on {run.findings.get('rows', 0):,} {rows} in round "
+        f"{run.findings.get('round', 0):,}.",
+        "Who matters": "By the method's own measure; a longer bar means that the model relies more on that party.",
+        "How each party sees the rows": "Each point is a row, in the colour of its class; near points look alike to "
+        "that party. The directions mean nothing.",
     }
-    tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
-    return f'<dl class="tiles">{tiles}</dl>'
-
-
-def _settings(runs: Sequence[RunView]) -> str:
-    columns = [_facts(run) for run in runs]
-    names = list(dict.fromkeys(name for facts in columns for name in facts))
-    rows = [[name, *(facts.get(name, "") for facts in columns)] for name in names]
-    return table(["", *(run.name for run in runs)] if len(runs) > 1 else [], rows, style="settings")
-
-
-def _facts(run: RunView) -> dict[str, str]:
-    method = run.known_method
-    parties = [f"{name} ({' x '.join(map(str, shape))})" for name, _, shape in run.tables if shape]
-    settings = {name: value for name, value in run.settings.items() if value is not None}
-    return {
-        "Method": run.method + (f": {method.summary}" if method else ""),
-        "Its options": _pairs(run.options),
-        "Data": f"{run.data}, {run.tables[0][1]:,} rows",
-        "Parties": f"{', '.join(parties)}; labels: {', '.join(run.owners) or run.tables[0][0]}",
-        "Networks": _builders(run.models),
-        "Optimisers": _builders(run.optimizers),
-        **({"Seals": _builders(run.seals)} if run.seals else {}),
-        "Settings": _pairs(settings),
-        "Ended": f"early, in round {run.round:,}" if run.stopped else f"after round {run.round:,}",
-    }
-
-
-def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {plain(value)}" for name, value in values.items())
-
-
-def _builders(entries: Sequence[dict[str, Any] | None]) -> str:
-    written = []
-    for entry in entries:
-        options = dict(entry or {"kind": "one's own"})
-        kind = plain(options.pop("kind", None))
-        written.append(f"{kind} ({_pairs(options)})" if options else kind)
-    return "; ".join(dict.fromkeys(written))
-
-
-def _results(runs: Sequence[RunView]) -> str:
-    scores = list(dict.fromkeys(name for run in runs for name in run.metrics))
-    head = ["Run", *map(metric_name, scores), "Rounds", "Sent in training", "With evaluations", "Time"]
-    goal = common_accuracy(runs)
-    note = ""
-    if goal is not None:
-        head += [f"Rounds to {percent(goal, 0)}", f"Sent to {percent(goal, 0)}"]
-        note = f"<p>{percent(goal, 0)} is the highest whole per cent that the final model of every run reached.</p>"
-    return table(head, [_result(run, scores, goal) for run in runs], numbers=range(1, len(head))) + note
-
-
-def _result(run: RunView, scores: Sequence[str], goal: float | None) -> list[str]:
-    scored = [metric(name, run.metrics[name]) if name in run.metrics else "-" for name in scores]
-    sent = [f"{run.round:,}", size(run.train_bytes), size(run.ledger.total), duration(run.seconds)]
-    return [run.name, *scored, *sent, *(_way_to(run, goal) if goal is not None else ())]
-
-
-def _way_to(run: RunView, goal: float) -> tuple[str, str]:
-    row = run.reach(goal)
-    return (f"{row['round']:,}", size(row["bytes"])) if row else ("-", "-")
+    return f"<p>{escape(aids[title])}</p>"

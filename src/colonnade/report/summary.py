@@ -9,13 +9,14 @@ from typing import Any
 
 from colonnade import checkpoint
 from colonnade.errors import CheckpointError
+from colonnade.findings import numbers_in
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, methods
 from colonnade.task import TASKS
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
-_LATER: dict[str, Any] = {"skipped": 0, "without": 0, "missed": {}}  # facts that older folders lack
+_LATER: dict[str, Any] = {"skipped": 0, "without": 0, "missed": {}, "findings": {}}  # facts that older folders lack
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -43,7 +44,10 @@ class RunView:
         self.method: str = options.pop("name")
         self.options: dict[str, Any] = options
         self.settings: dict[str, Any] = description["settings"]
-        self.score: str = TASKS[self.settings.get("task", "classes")].score
+        self.task: str = self.settings.get("task", "classes")
+        self.score: str = TASKS[self.task].score
+        self.outputs: int | None = description.get("outputs")
+        self.labels: list[str] = [str(name) for name in description.get("names", [])]
         self.tables: list[tuple[str, int, list[int]]] = [tuple(table) for table in description["tables"]]
         self.models: list[dict[str, Any] | None] = description["model"]
         self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
@@ -58,6 +62,8 @@ class RunView:
         self.stopped: bool = summary["stopped"]
         self.privacy: dict[str, dict[str, Any]] = summary.get("privacy", {})
         self.clipped: dict[str, float] = summary.get("clipped", {})
+        self.missed: dict[str, int] = summary.get("missed", {})
+        self.findings: dict[str, Any] = summary.get("findings", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 
@@ -67,11 +73,32 @@ class RunView:
         float(sum(line.messages + line.total for line in self.ledger.rows) + self.round + self.seconds)
         for key in ("rounds", "batch", "seed", "stop_drop"):
             float(self.settings[key] or 0)
+        self._check_findings()
+
+    def _check_findings(self) -> None:
+        numbers = numbers_in({key: value for key, value in self.findings.items() if key != "part"})
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError("findings are finite")
+        classes = self.findings.get("classes", [])
+        for places in self.findings.get("maps", {}).values():
+            if len(places) != len(classes) or any(len(place) != 2 for place in places):
+                raise ValueError("a map has one class per point")
+        if any(len(line) != len(self.findings["confusion"]) for line in self.findings.get("confusion", [])):
+            raise ValueError("a confusion matrix is square")
 
     @property
     def known_method(self) -> type[Method] | None:
         """The method's class, if it is registered here."""
         return methods().get(self.method)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether rounds are missing that were to come, and no early stop says why."""
+        return self.round < self.settings.get("rounds", 0) and not self.stopped
+
+    def class_names(self, count: int) -> list[str]:
+        """The names of so many classes or labels, or their numbers."""
+        return self.labels if len(self.labels) >= count else [str(number) for number in range(count)]
 
     @property
     def measured(self) -> str:
@@ -108,6 +135,7 @@ class RunView:
             "seed": self.settings["seed"],
             "seals": self.seals,
             "rounds": self.round,
+            "unfinished": self.unfinished,
             "stopped_early": self.stopped,
             "measured_on": self.measured,
             "metrics": self.metrics,

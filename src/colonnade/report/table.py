@@ -1,31 +1,49 @@
-"""HTML tables, everything in them escaped."""
+"""HTML tables, everything in them escaped; a sortable one has buttons in its head."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from html import escape
 
+Cell = str | tuple[str, float]
+"""A text, or a text and the number that it is sorted by."""
+
 
 def table(
     head: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Sequence[Sequence[Cell]],
     *,
     numbers: Collection[int] = (),
     foot: Sequence[str] = (),
     style: str = "",
+    sortable: bool = False,
 ) -> str:
     """A table whose first column names the rows; ``numbers`` are the columns to be set flush right."""
 
-    def cells(row: Sequence[str], tag: str) -> str:
-        return "".join(_cell(text, "th" if column == 0 else tag, column in numbers) for column, text in enumerate(row))
+    def cells(row: Sequence[Cell], tag: str) -> str:
+        return "".join(_cell(cell, "th" if column == 0 else tag, column in numbers) for column, cell in enumerate(row))
 
-    top = f"<thead><tr>{cells(head, 'th')}</tr></thead>" if head else ""
+    names = "".join(_heading(name, column in numbers, sortable) for column, name in enumerate(head))
+    top = f"<thead><tr>{names}</tr></thead>" if head else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
     bottom = f"<tfoot><tr>{cells(foot, 'td')}</tr></tfoot>" if foot else ""
-    kind = f' class="{style}"' if style else ""
-    return f'<div class="wide"><table{kind}>{top}<tbody>{body}</tbody>{bottom}</table></div>'
+    kinds = " ".join(filter(None, [style, "sortable" if sortable else ""]))
+    kind = f' class="{kinds}"' if kinds else ""
+    return f'<div class="wide" tabindex="0"><table{kind}>{top}<tbody>{body}</tbody>{bottom}</table></div>'
 
 
-def _cell(text: str, tag: str, is_number: bool) -> str:
+def _heading(text: str, is_number: bool, sortable: bool) -> str:
     kind = ' class="number"' if is_number else ""
-    return f"<{tag}{kind}>{escape(text).replace(' %', '&nbsp;%')}</{tag}>"
+    name = _written(text)
+    return f'<th scope="col"{kind}>{f"<button>{name}</button>" if sortable and text else name}</th>'
+
+
+def _cell(cell: Cell, tag: str, is_number: bool) -> str:
+    text, value = cell if isinstance(cell, tuple) else (cell, None)
+    kind = ' class="number"' if is_number else ""
+    order = "" if value is None else f' data-value="{value!r}"'
+    return f"<{tag}{kind}{order}>{_written(text)}</{tag}>"
+
+
+def _written(text: str) -> str:
+    return escape(text).replace(" %", "&nbsp;%")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from colonnade.ledger import Line
 from colonnade.report.summary import RunView
 
 
@@ -45,8 +45,14 @@ def duration(seconds: float) -> str:
 
 
 def metric(name: str, value: float) -> str:
-    """A metric as it is usually written."""
-    return percent(value) if name == "accuracy" else f"{value:.4f}"
+    """A metric as it is usually written.
+
+    >>> metric("accuracy", 0.9694), metric("auc", 0.91234), metric("rmse", 1234.5678)
+    ('96.9 %', '0.9123', '1,234.6')
+    """
+    if name == "accuracy":
+        return percent(value)
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def metric_name(name: str) -> str:
@@ -70,6 +76,15 @@ def plain(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value)) or "none"
     return str(value)
+
+
+def join(names: Sequence[str]) -> str:
+    """Names as one phrase.
+
+    >>> join(["vafl", "fdml", "vimadmm"])
+    'vafl, fdml and vimadmm'
+    """
+    return " and ".join([*filter(None, [", ".join(names[:-1])]), *names[-1:]])
 
 
 def what_left(run: RunView) -> str:
@@ -112,17 +127,3 @@ def what_seals_did(run: RunView) -> list[str]:
         f"{spent['spent']:.2f} of {spent['granted']:g} at delta {spent['delta']:g}; this covers {spent['covers']}."
         for name, spent in run.privacy.items()
     ]
-
-
-def what_it_is(run: RunView, line: Line) -> str:
-    """What the messages of a ledger line are."""
-    if line.purpose == "setup":
-        return "keys and signatures, from which the parties make their masks"
-    if line.purpose == "align":
-        return "masked ids, or places in lists of them, and signatures; hashes of ids in plain mode"
-    if line.purpose == "explain":
-        return "one number about the party's part of the model"
-    method = run.known_method
-    if method is None:
-        return ""
-    return method.owner_sends if run.is_owner(line.sender) else method.party_sends

@@ -1,0 +1,117 @@
+"""Several runs: which of them can be compared, what differs, and which are worth their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from colonnade.report.chart import Write, across_powers, frame, upwards
+from colonnade.report.picture import COLOURS, Picture
+from colonnade.report.summary import RunView
+from colonnade.report.words import join, metric, metric_name, plain
+
+_WHAT = ("data", "rows", "task", "outputs")
+
+
+def groups(runs: Sequence[RunView]) -> list[list[RunView]]:
+    """The runs in groups that can be compared: those that learnt the same from the same data."""
+    found: dict[tuple[Any, ...], list[RunView]] = {}
+    for run in runs:
+        found.setdefault(tuple(_identity(run).values()), []).append(run)
+    return list(found.values())
+
+
+def why_apart(runs: Sequence[RunView]) -> list[str]:
+    """One sentence for every pair of groups next to each other: what cannot be compared, and what differs."""
+    firsts = [(group[0], join([run.name for run in group])) for group in groups(runs)]
+    return [
+        f"{mine} cannot be compared with {theirs}: they differ in {_differ(one, other)}."
+        for (one, mine), (other, theirs) in pairwise(firsts)
+    ]
+
+
+def with_care(runs: Sequence[RunView]) -> list[str]:
+    """What else makes a comparison within a group unfair."""
+    found = []
+    for group in groups(runs):
+        parts = {run.measured for run in group if run.measured}
+        if len(parts) > 1:
+            found.append(f"{join([run.name for run in group])} were not all measured on the same rows.")
+        short = [run.name for run in group if run.unfinished]
+        if short and len(group) > 1:
+            found.append(f"{join(short)} did not finish, so {'it is' if len(short) == 1 else 'they are'} behind.")
+    return found
+
+
+def differing(runs: Sequence[RunView]) -> list[list[str]]:
+    """The settings that are not the same in all runs: their names, and each run's value."""
+    each = [_choices(run) for run in runs]
+    names = dict.fromkeys(name for choices in each for name in choices)
+    rows = [[name, *(choices.get(name, "-") for choices in each)] for name in names]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of (cost, score) those that no other beats in both, cheapest first.
+
+    >>> front([(1, 0.5), (2, 0.4), (3, 0.9)])
+    [(1, 0.5), (3, 0.9)]
+    """
+    kept: list[tuple[float, float]] = []
+    for cost, score in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not kept or score > kept[-1][1]:
+            kept.append((cost, score))
+    return kept
+
+
+def pareto(runs: Sequence[RunView], colours: dict[str, int], write_y: Write | None) -> Picture | None:
+    """Score against training bytes, with the runs that no other beats in both joined; None for fewer than two."""
+    scored = [run for run in runs if run.score in run.metrics and run.train_bytes]
+    if len(scored) < 2:
+        return None
+    points = {run.name: (run.train_bytes / 1e6, run.metrics[run.score]) for run in scored}
+    x_axis, y_axis = across_powers([x for x, _ in points.values()]), upwards([y for _, y in points.values()])
+    best = front(points.values())
+    stairs = "".join(f"{'L' if n else 'M'}{x_axis.place(x):.1f} {y_axis.place(y):.1f}" for n, (x, y) in enumerate(best))
+    score = metric_name(scored[0].score)
+    body = [
+        *frame(x_axis, y_axis, "MB sent in training", score.lower(), write_y),
+        f'<path class="guide" d="{stairs}"/>',
+    ]
+    for name, (x, y) in points.items():
+        body.append(_spot(name, x_axis.place(x), y_axis.place(y), colours[name], metric(scored[0].score, y)))
+    rows = [(name, x, y, "yes" if (x, y) in best else "no") for name, (x, y) in points.items()]
+    names = join([name for name, point in points.items() if point in best])
+    return Picture(
+        f"{score} against bytes", f"best for their bytes: {names}", "".join(body), ["run", "MB", score, "best"], rows
+    )
+
+
+def _spot(name: str, x: float, y: float, colour: int, written: str) -> str:
+    side = "end" if x > 300 else "start"
+    beside = x - 10 if side == "end" else x + 10
+    return (
+        f'<circle class="f{colour % COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="5.5">'
+        f"<title>{escape(name)}: {escape(written)}</title></circle>"
+        f'<text class="strong" x="{beside:.1f}" y="{y - 8:.1f}" text-anchor="{side}">{escape(name)}</text>'
+    )
+
+
+def _identity(run: RunView) -> dict[str, Any]:
+    return dict(zip(_WHAT, (run.data, run.tables[0][1], run.task, run.outputs), strict=True))
+
+
+def _differ(one: RunView, other: RunView) -> str:
+    mine, theirs = _identity(one), _identity(other)
+    told = [f"{what} ({plain(mine[what])}, {plain(theirs[what])})" for what in _WHAT if mine[what] != theirs[what]]
+    return join(told)
+
+
+def _choices(run: RunView) -> dict[str, str]:
+    """Everything that somebody chose, name by name."""
+    chosen: dict[str, Any] = {"method": run.method, "data": run.data, "rows": run.tables[0][1]}
+    chosen |= {"parties": len(run.parties), **run.options, **run.settings}
+    chosen["seals"] = [entry.get("kind") for entry in run.seals]
+    return {name.replace("_", " "): plain(value) for name, value in chosen.items()}
