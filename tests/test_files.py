@@ -406,3 +406,12 @@ def test_scores_are_the_same_whatever_is_prepared_at_once(folder, monkeypatch):
     monkeypatch.setattr("colonnade.scoring.CHUNK_BYTES", 1)
     parts = cn.score(run, sheets, mode="plain", missing="zero")
     assert parts.ids.tolist() == whole.ids.tolist() and torch.allclose(parts.values, whole.values)
+
+
+def test_a_folder_that_cannot_be_written_to_still_predicts(folder):
+    gathered = gather(read_job(folder / "job.toml"))
+    run = train_job(read_job(folder / "job.toml"), folder / "run", gathered=gathered)
+    before = sorted(path.stat().st_mtime_ns for path in (folder / "run").rglob("*"))
+    opened = cn.resume(folder / "run", train=False)
+    torch.testing.assert_close(opened.predict(gathered.test), run.predict(gathered.test))
+    assert sorted(path.stat().st_mtime_ns for path in (folder / "run").rglob("*")) == before, "nothing was written"
