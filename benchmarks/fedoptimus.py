@@ -150,6 +150,7 @@ def line(bench: Bench, row: str, seeds: list[int]) -> list[object]:
     worst = f"{min(run['accuracy'] for run in runs):.2f}" if runs else "-"
     return [
         row,
+        len(runs),
         ours("accuracy", "{:.2f}".format),
         worst,
         f"{accuracy:.2f}",
@@ -172,7 +173,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/fedoptimus"))
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
-    head = ["row", "accuracy %", "worst seed", "paper's", "loss", "paper's", "MiB", "averaging MiB", "CPU s"]
+    head = ["row", "seeds", "accuracy %", "worst seed", "paper's", "loss", "paper's", "MiB", "averaging MiB", "CPU s"]
     for data in options.data:
         bench = Bench(data, options)
         rows = [line(bench, row, options.seeds) for row in options.rows]

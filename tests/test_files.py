@@ -144,7 +144,7 @@ def test_rows_that_only_some_know_are_scored_where_the_policy_allows(folder):
     more = [new[0], cn.read(folder / "new-lab.parquet", id="who", name="lab")]
     scores = cn.score(run, more, missing="zero", mode="plain")
     assert torch.equal(scores.values, known.values), "whom nobody else knows cannot be scored by splitnn"
-    assert scores.notes == ("10 of 60 rows of 'clinic' are not scored: they are none that anybody else knows",)
+    assert scores.notes == ("10 of 60 rows of 'clinic' are not scored: nobody else knows them",)
 
 
 def test_three_parties_score_each_row_with_those_who_know_it(folder):
@@ -160,8 +160,8 @@ def test_three_parties_score_each_row_with_those_who_know_it(folder):
     scores = cn.score(run, sheets, missing="zero")
     assert len(scores.ids) == 60, "each is known to the lab or the bank"
     assert sorted(scores.notes) == [
-        "10 rows are scored without lab, which do not know them (zero)",
-        "40 rows are scored without bank, which do not know them (zero)",
+        "10 rows are scored without lab (zero), which does not know them",
+        "40 rows are scored without bank (zero), which does not know them",
     ]
     both = cn.score(run, sheets)
     assert both.ids.tolist() == scores.ids[10:20].tolist()
@@ -406,3 +406,12 @@ def test_scores_are_the_same_whatever_is_prepared_at_once(folder, monkeypatch):
     monkeypatch.setattr("colonnade.scoring.CHUNK_BYTES", 1)
     parts = cn.score(run, sheets, mode="plain", missing="zero")
     assert parts.ids.tolist() == whole.ids.tolist() and torch.allclose(parts.values, whole.values)
+
+
+def test_a_folder_that_cannot_be_written_to_still_predicts(folder):
+    gathered = gather(read_job(folder / "job.toml"))
+    run = train_job(read_job(folder / "job.toml"), folder / "run", gathered=gathered)
+    before = sorted(path.stat().st_mtime_ns for path in (folder / "run").rglob("*"))
+    opened = cn.resume(folder / "run", train=False)
+    torch.testing.assert_close(opened.predict(gathered.test), run.predict(gathered.test))
+    assert sorted(path.stat().st_mtime_ns for path in (folder / "run").rglob("*")) == before, "nothing was written"

@@ -173,7 +173,7 @@ def resume(
         _one_each(builders, parties, "model"),
         _one_each(optimizers, parties, "optimizer"),
         seals=seals,
-        folder=make_folder(folder),
+        folder=make_folder(folder) if train else folder,
         description=description,
     )
     run.load(folder)

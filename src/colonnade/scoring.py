@@ -181,9 +181,9 @@ def _in_order(run: Run, tables: list[Table]) -> list[Table]:
 def _notes(owner: Sheet, groups: Sequence[Group], policy: str) -> Iterator[str]:
     scored = sum(len(group.rows[owner.name]) for group in groups)
     if scored < owner.rows:
-        who = "all parties know" if policy == "refuse" else "anybody else knows"
-        yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: they are none that {who}"
+        why = "not all parties know them" if policy == "refuse" else "nobody else knows them"
+        yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: {why}"
     for group in groups:
         if group.away and len(group.rows) > 1:
             count = len(group.rows[owner.name])
-            yield f"{count} rows are scored without {', '.join(group.away)}, which do not know them ({policy})"
+            yield f"{count} rows are scored without {', '.join(group.away)} ({policy}), which does not know them"

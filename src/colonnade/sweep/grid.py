@@ -6,10 +6,10 @@ import hashlib
 import inspect
 import json
 import multiprocessing
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -168,13 +168,13 @@ def _work(plan: Plan, todo: list[Point], folder: Path, processes: int) -> Iterat
 
 def _over_processes(plan: Plan, todo: list[Point], folder: Path, processes: int) -> Iterator[Kept]:
     try:
-        raw = pickle.dumps(plan)  # our own data for our own processes; nothing of it comes from outside
+        ForkingPickler.dumps(plan)  # as the pool will: our own data for our own processes, nothing from outside
     except Exception as error:
         raise ConfigError(
             f"a sweep over processes cannot send them a model or optimiser of your own ({error}); define it at the "
             "top of a module, or use processes=1."
         ) from None
-    pool = ProcessPoolExecutor(processes, SPAWN, _begin, (raw,))
+    pool = ProcessPoolExecutor(processes, SPAWN, _begin, (plan,))
     try:
         points = {pool.submit(_settle_here, point, folder): point for point in todo}
         for future in as_completed(points):
@@ -211,9 +211,9 @@ def _settle(plan: Plan, point: Point, folder: Path) -> Kept:
 _plans: list[Plan] = []  # in a process of the pool: the one that it works on, sent once and not with every point
 
 
-def _begin(raw: bytes) -> None:
+def _begin(plan: Plan) -> None:
     torch.set_num_threads(1)
-    _plans.append(pickle.loads(raw))
+    _plans.append(plan)
 
 
 def _settle_here(point: Point, folder: Path) -> Kept:
