@@ -18,6 +18,7 @@ from colonnade.explain.importance import Importance, importance
 from colonnade.explain.maps import EmbeddingMap, embedding_map
 from colonnade.explain.noisy import with_noise
 from colonnade.explain.summarise import summarise
+from colonnade.loggers import MLflow, TensorBoard, together
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods import (
     CVFL,
@@ -87,6 +88,7 @@ __all__ = [
     "LaplaceLabels",
     "LeNet",
     "Local",
+    "MLflow",
     "Method",
     "Mine",
     "MultiVFL",
@@ -107,6 +109,7 @@ __all__ = [
     "Sweep",
     "Table",
     "TableNet",
+    "TensorBoard",
     "TinyCNN",
     "TopK",
     "Turn",
@@ -131,6 +134,7 @@ __all__ = [
     "split",
     "summarise",
     "sweep",
+    "together",
     "train",
     "with_noise",
 ]

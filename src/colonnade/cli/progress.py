@@ -61,9 +61,13 @@ def counted(label: str, what: str) -> Iterator[Callable[[int, int], None]]:
         yield on_progress
 
 
+def score_in(row: dict[str, float], name: str) -> float | None:
+    """What an evaluation scored on the test rows, else on those held out."""
+    return row.get(f"test_{name}", row.get(f"valid_{name}"))
+
+
 def _facts(run: Run) -> str:
     facts = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}", size(run.ledger.bytes_for("train"))]
-    latest = run.history[-1] if run.history else {}
     name = run.task.score
-    score = latest.get(f"test_{name}", latest.get(f"valid_{name}"))
+    score = score_in(run.history[-1], name) if run.history else None
     return "  ".join([*facts, *([f"{name} {metric(name, score)}"] if score is not None else [])])

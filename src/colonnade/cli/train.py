@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +12,14 @@ import typer
 
 from colonnade.cli.align import aligning, who_learns_of
 from colonnade.cli.app import Json, app, err, print_json
+from colonnade.cli.live import live as live_view
 from colonnade.cli.progress import bars, follow
+from colonnade.cli.watch import watching
 from colonnade.config import Job, read_job
-from colonnade.errors import FolderError
+from colonnade.errors import FolderError, unknown
 from colonnade.files import Files
 from colonnade.jobs import Gathered, gather, resume_job, select_job, train_job
+from colonnade.loggers import Logger, MLflow, OnRound, TensorBoard, together
 from colonnade.report import RunView, read_summary
 from colonnade.report.words import metric, size
 from colonnade.run import Run
@@ -30,18 +35,24 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run folder left off.")] = False,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Show speed, score and each party's bytes, not a bar.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a page that follows the run, to this machine.")] = False,
+    log: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="Log to tensorboard or mlflow; may be given twice.")
+    ] = None,
 ) -> None:
     """Train as a job file says; keep checkpoints, history, ledger and a report in a run folder."""
     what = read_job(job)
     place = folder or what.default_folder
+    loggers = _loggers(log or [], place)
     if not resume:
         _check_empty(place)
     gathered = _gather(what, place if resume else None, quiet=quiet)
     selection = None if resume or what.select is None else select_job(what, gathered)
     if selection is not None and not quiet:
         err.print(str(selection), highlight=False, markup=False, soft_wrap=True)
-    command = f"colonnade train {shlex.quote(str(job))}"
-    run = _train(what, gathered, place, selection, resume=resume, quiet=quiet, command=command)
+    followers = _followers(what.method.name, place, loggers, live=live, watch=watch, quiet=quiet)
+    run = _train(what, gathered, place, selection, followers, resume=resume, command=_command(job, place))
     page = run.report(place / "report.html")
     facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(page)}
     if selection is not None:
@@ -70,19 +81,51 @@ def _train(
     gathered: Gathered,
     folder: Path,
     selection: Selection | None,
+    followers: AbstractContextManager[OnRound],
     *,
     resume: bool,
-    quiet: bool,
     command: str,
 ) -> Run:
     try:
-        with bars(quiet=quiet) as progress:
-            on_round = follow(progress, job.method.name)
+        with followers as on_round:
             if resume:
                 return resume_job(job, folder, on_round, gathered)
             return train_job(job, folder, on_round, selection, gathered)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"go on with: {command} --folder {shlex.quote(str(folder))} --resume") from None
+        raise KeyboardInterrupt(f"go on with: {command} --resume") from None
+
+
+def _command(job: Path, folder: Path) -> str:
+    return f"colonnade train {shlex.quote(str(job))} --folder {shlex.quote(str(folder))}"
+
+
+def _loggers(names: list[str], folder: Path) -> list[Logger]:
+    """What --log asks for; made before anything is trained, so that a missing package is told at once."""
+    known: dict[str, Callable[[], Logger]] = {
+        "tensorboard": lambda: TensorBoard(folder / "tensorboard"),
+        "mlflow": lambda: MLflow(name=folder.name),
+    }
+    for name in names:
+        if name not in known:
+            raise unknown("logger", name, known)
+    return [known[name]() for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _followers(
+    label: str, folder: Path, loggers: list[Logger], *, live: bool, watch: bool, quiet: bool
+) -> Iterator[OnRound]:
+    """Whoever follows the rounds, as one: the bar or the live view, the loggers; beside them the page."""
+    with ExitStack() as stack:
+        for logger in loggers:
+            stack.callback(logger.close)
+        if watch:
+            stack.enter_context(watching(folder))
+        if live and not quiet:
+            shown = stack.enter_context(live_view(label, err))
+        else:
+            shown = follow(stack.enter_context(bars(quiet=quiet)), label)
+        yield together(shown, *loggers)
 
 
 def _check_empty(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ from colonnade.errors import ConfigError
 from colonnade.folder import make_folder, write_text
 from colonnade.report.beside import write_beside
 from colonnade.report.compare import why_apart
-from colonnade.report.page import page, sections
+from colonnade.report.page import document, page, sections
 from colonnade.report.summary import RunView, common_accuracy, read_summary
 
-__all__ = ["RunView", "common_accuracy", "not_comparable", "read_summary", "write_report"]
+__all__ = ["RunView", "common_accuracy", "live_page", "not_comparable", "read_summary", "waiting_page", "write_report"]
 
 
 def write_report(summaries: Sequence[dict[str, Any]], path: str | Path, *, pictures: bool = False) -> Path:
@@ -31,6 +32,17 @@ def write_report(summaries: Sequence[dict[str, Any]], path: str | Path, *, pictu
     if pictures:
         write_beside(target, [picture for part in parts for picture in part.pictures], runs)
     return target
+
+
+def live_page(summary: dict[str, Any], checkpoint: str) -> str:
+    """The page about a run as it is in a checkpoint, which asks the server it came from for newer ones."""
+    runs = _views([summary])
+    return page(runs, sections(runs), follows=checkpoint)
+
+
+def waiting_page(title: str, sentence: str, checkpoint: str = "") -> str:
+    """The same before there is anything to show."""
+    return document(title, f'<p class="lead">{escape(sentence)}</p>', "", follows=checkpoint)
 
 
 def not_comparable(summaries: Sequence[dict[str, Any]]) -> list[str]:

@@ -20,8 +20,8 @@ def title_of(runs: Sequence[RunView]) -> str:
     return f"{join(names)} on {join(data)}"
 
 
-def lead(runs: Sequence[RunView]) -> str:
-    """Who trained what, in one sentence, and what did not finish."""
+def lead(runs: Sequence[RunView], *, follows: bool = False) -> str:
+    """Who trained what, in one sentence, and what did not finish, or on a page that follows a run has not yet."""
     parties = {len(run.parties) for run in runs}
     rows = {run.tables[0][1] for run in runs}
     if len(parties) > 1 or len(rows) > 1:
@@ -31,7 +31,13 @@ def lead(runs: Sequence[RunView]) -> str:
         what = "one model" if len(runs) == 1 else f"{len(runs)} models, one per run,"
         told = f"{who} trained {what} over {rows.pop():,} shared rows; each kept its columns."
     late = [f'<p class="note warn">{escape(_unfinished(run, runs))}</p>' for run in runs if run.unfinished]
+    if follows:
+        late = [f'<p class="note">{escape(_so_far(run))}</p>' for run in runs]
     return f'<p class="lead">{told}</p>{"".join(late)}'
+
+
+def _so_far(run: RunView) -> str:
+    return f"Last saved in {ended(run)}; the page follows the run." if run.unfinished else "The run is finished."
 
 
 def _unfinished(run: RunView, runs: Sequence[RunView]) -> str:
@@ -116,7 +122,7 @@ def _facts(run: RunView) -> dict[str, str]:
         "Optimisers": _builders(run.optimizers),
         **({"Seals": _builders(run.seals)} if run.seals else {}),
         "Settings": _pairs(chosen),
-        "Ended": f"early, in {ended(run)}" if run.stopped else f"after {ended(run)}",
+        "Came to": ended(run) + (", an early end" if run.stopped else ""),
     }
 
 

@@ -25,6 +25,7 @@ _FOOT = (
     "Bytes are those of the wire form of every message, frames included; 1 MB is a million bytes. Training bytes leave "
     "out evaluations. This page is the owner's: it is made of its labels, so it tells more than the parties know."
 )
+_GONE = "Nobody answers any more, so this is the last that was seen; the report in the run folder has the rest."
 
 
 @dataclass(frozen=True)
@@ -51,28 +52,40 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
     return [section for section in found if section.content]
 
 
-def page(runs: Sequence[RunView], parts: Sequence[Section]) -> str:
-    """One self-contained HTML page about one or several runs."""
-    title, script = title_of(runs), style("page.js")
+def page(runs: Sequence[RunView], parts: Sequence[Section], follows: str | None = None) -> str:
+    """One self-contained HTML page about one or several runs; ``follows`` as in :func:`document`."""
     body = "".join(f"<section><h2>{escape(part.title)}</h2>{part.content}</section>\n" for part in parts)
+    numbers = tiles(runs[0]) if len(runs) == 1 else ""
+    said = lead(runs, follows=follows is not None)
+    return document(title_of(runs), said, f"{numbers}\n{body}<footer>{_FOOT}</footer>\n", follows)
+
+
+def document(title: str, said: str, body: str, follows: str | None = None) -> str:
+    """The page around a heading, what is said below it, and a body.
+
+    With ``follows``, the checkpoint that it shows, it asks the server it came from for a newer one and shows that.
+    """
+    script = style("page.js") + ("" if follows is None else style("follow.js"))
+    mark = "" if follows is None else f' data-checkpoint="{escape(follows)}"'
+    gone = "" if follows is None else f'<p class="note warn" id="gone" hidden>{_GONE}</p>'
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script, follows is not None)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)} - Colonnade</title>"
         f"<style>\n{style('picture.css')}{style('page.css')}</style></head>\n"
-        f'<body><main>\n<header><p class="brand">{_LOGO}Colonnade</p><h1>{escape(title)}</h1>{lead(runs)}</header>\n'
-        f"{tiles(runs[0]) if len(runs) == 1 else ''}\n{body}<footer>{_FOOT}</footer>\n</main>"
-        f"<script>{script}</script></body></html>\n"
+        f'<body{mark}><main>\n<header><p class="brand">{_LOGO}Colonnade</p><h1>{escape(title)}</h1>{said}{gone}'
+        f"</header>\n{body}</main><script>{script}</script></body></html>\n"
     )
 
 
-def _policy(script: str) -> str:
-    """No request to anywhere, and no script but the page's own, whatever a name in a run folder says."""
+def _policy(script: str, follows: bool) -> str:
+    """No request, but to its own server if it follows a run, and no script but its own, whatever a name says."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    asks = "connect-src 'self'; " if follows else ""
     return (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{asks}base-uri 'none'; form-action 'none'"
     )
 
 
