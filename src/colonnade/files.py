@@ -100,11 +100,6 @@ class Files:
         make_rule(self.align.normalise or ())
         check_share(self.prepare.test or 0.0)
 
-    @property
-    def owner(self) -> str:
-        """Who has the label."""
-        return self.parties[0].name
-
     def read(self, files: Mapping[str, Sequence[str]] | None = None) -> list[Sheet]:
         """Every party's sheet; of other ``files`` than the job's, where those are given, and of these parties alone."""
         if files is None:
