@@ -148,13 +148,13 @@ def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
 def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of row 0 are all MARKER; labels are planted as a pattern; neither is in any message."""
     seen: list[tuple[str, str, Any]] = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
         seen.append((sender, receiver, fields))
         return carry(self, fields, sender, receiver, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", spy)
+    monkeypatch.setattr(Channel, "carry", spy)
     run = train(case, "loop")
     labels = labels_of_rounds(run)
     assert bool(seen) != (case.method.name == "local")

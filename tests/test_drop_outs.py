@@ -124,7 +124,7 @@ def test_every_method_goes_on_without_a_party_and_takes_it_back(method: Method, 
 
 def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str, purpose: str = "train") -> None:
     """Party 3 falls silent at one step of these rounds, and the owner hears of it only then."""
-    carry = Channel._carry
+    carry = Channel.carry
 
     def carried(self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         found = turn.purpose == purpose and turn.round in rounds and what == step and "party 3" in (sender, receiver)
@@ -132,7 +132,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str, purpose: 
             raise AwayError("'party 3' did not answer.", "party 3")
         return carry(self, fields, sender, receiver, what, turn, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", carried)
+    monkeypatch.setattr(Channel, "carry", carried)
 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])

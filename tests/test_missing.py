@@ -252,14 +252,14 @@ def test_nothing_is_kept_of_answers_where_a_prediction_asks_nobody() -> None:
 
 def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str) -> None:
     """Party 3 is away for one step of these rounds."""
-    carry = Channel._carry
+    carry = Channel.carry
 
     def carried(self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         if turn.training and turn.round in rounds and what == step and "party 3" in (sender, receiver):
             raise AwayError("party 3 did not answer")
         return carry(self, fields, sender, receiver, what, turn, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", carried)
+    monkeypatch.setattr(Channel, "carry", carried)
 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])

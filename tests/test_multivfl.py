@@ -105,13 +105,13 @@ def test_one_owner_exchanges_what_splitnn_does() -> None:
 def test_no_label_leaves_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between owners only weights and scores travel: no tensor with rows, no integers."""
     seen: list[tuple[str, str, str, dict[str, Tensor]]] = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
         seen.append((step, sender, receiver, fields))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", spy)
+    monkeypatch.setattr(Channel, "carry", spy)
     method = cn.FedOptimus(every=1, select_every=2, share=0.5, embedding=E, hidden=6)
     cn.train(cn.share(federation(), 2), method, rounds=4, batch=BATCH, runtime="loop")
     between = [entry for entry in seen if entry[1].startswith("owner") and entry[2].startswith("owner")]

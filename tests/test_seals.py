@@ -151,15 +151,15 @@ def sent(
     monkeypatch: pytest.MonkeyPatch, method: Method, seal: Any, **more: Any
 ) -> list[tuple[str, str, dict[str, Tensor]]]:
     seen: list[tuple[str, str, dict[str, Tensor]]] = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
         seen.append((sender, step, fields))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", spy)
+    monkeypatch.setattr(Channel, "carry", spy)
     train(method, seal, **more)
-    monkeypatch.setattr(Channel, "_carry", carry)
+    monkeypatch.setattr(Channel, "carry", carry)
     return seen
 
 
@@ -241,7 +241,7 @@ def test_a_party_with_other_seals_is_named(theirs: cn.Bits, why: str, monkeypatc
 def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") -> list[str]:
     """Lose so many messages of party 2 in round 3."""
     lost: list[str] = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def lose(
         self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, purpose: str = ""
@@ -251,7 +251,7 @@ def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") 
             raise AwayError(f"{sender} did not answer")
         return carry(self, fields, sender, receiver, what, turn, purpose)
 
-    monkeypatch.setattr(Channel, "_carry", lose)
+    monkeypatch.setattr(Channel, "carry", lose)
     return lost
 
 

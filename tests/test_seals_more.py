@@ -49,7 +49,7 @@ def assert_equal(run: cn.Run, other: cn.Run) -> None:
 def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, times: int = 99) -> list[str]:
     """Lose messages to and from a party in one step of a round."""
     lost: list[str] = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def carry_or_not(
         self: Channel, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, purpose: str = ""
@@ -59,7 +59,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, t
             raise AwayError(f"{who} did not answer")
         return carry(self, fields, sender, receiver, what, now, purpose)
 
-    monkeypatch.setattr(Channel, "_carry", carry_or_not)
+    monkeypatch.setattr(Channel, "carry", carry_or_not)
     return lost
 
 

@@ -38,13 +38,13 @@ def small(owner="labels", rows=200, parties=4):
 def travelled(monkeypatch):
     """Everything that goes through a channel: (sender, receiver, step, tensors)."""
     seen = []
-    carry = Channel._carry
+    carry = Channel.carry
 
     def spy(self, fields, sender, receiver, step, *rest):
         seen.append((sender, receiver, step, {name: tensor.clone() for name, tensor in fields.items()}))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "_carry", spy)
+    monkeypatch.setattr(Channel, "carry", spy)
     return seen
 
 

@@ -65,33 +65,56 @@ class Channel:
         if self.seals.blind is not None:
             self.blinding = Blinding(self.seals.blind, parties, self.opener)
 
+    # one message, either way: the sender's half, the wire, the receiver's half
+
     def to_party(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from whoever leads the turn to a party."""
         return self.broadcast(message, parties=[party], step=step, turn=turn)
 
     def broadcast(self, message: M, *, parties: Sequence[str], step: str, turn: Turn) -> M:
         """Carry the same message from whoever leads the turn to several parties; it is sealed once."""
-        codec, everybody = self.seals.down, parties[0] if len(parties) == 1 else "all"
+        wire = self.seal_down(message, parties=parties, step=step, turn=turn)
+        arrived = {party: self.carry(wire, turn.leader, party, step, turn) for party in parties}
+        return self.open_down(message, arrived, step=step, turn=turn)
+
+    def seal_down(self, message: Any, *, parties: Sequence[str], step: str, turn: Turn) -> Fields:
+        """The leader's half of :meth:`broadcast`: what travels."""
+        everybody = parties[0] if len(parties) == 1 else "all"
         fields = self._checked(message, turn.leader, step, turn)
-        wire = self.end(turn.leader).compress(codec, fields, everybody, step, turn)
-        arrived = {party: self._carry(wire, turn.leader, party, step, turn) for party in parties}
+        return self.end(turn.leader).compress(self.seals.down, fields, everybody, step, turn)
+
+    def open_down(self, like: M, arrived: Mapping[str, Fields], *, step: str, turn: Turn) -> M:
+        """The parties' half: the message as those hear it to whom it came, in the form of ``like``."""
+        codec, names = self.seals.down, tuple(fields_of(like))
         # Without feedback all receivers make the same of it, so one may do it for all.
-        receivers = parties if codec is not None and codec.feedback else parties[:1]
-        names, by = tuple(fields), turn.leader
-        heard = [self.end(party).expand(codec, arrived[party], names, by, step, turn) for party in receivers]
-        return self._message(message, heard[0])
+        receivers = list(arrived) if codec is not None and codec.feedback else list(arrived)[:1]
+        heard = [self.end(one).expand(codec, arrived[one], names, turn.leader, step, turn) for one in receivers]
+        return self._message(like, heard[0])
 
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
         """Carry one message from a party to whoever leads the turn."""
-        fields = self._checked(message, party, step, turn)
-        if party not in self.ledger.owners:  # noise is for columns; owners' messages are made of noisy answers
-            fields = self.end(party).release(fields, step, turn)
-        wire = self.end(party).compress(self.seals.up, fields, turn.leader, step, turn)
-        arrived = self._carry(wire, party, turn.leader, step, turn)
-        opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields), party, step, turn)
-        heard = self._message(message, opened)
+        wire = self.seal_up(message, party=party, step=step, turn=turn)
+        arrived = self.carry(wire, party, turn.leader, step, turn)
+        return self.open_up(message, arrived, party=party, step=step, turn=turn)
+
+    def seal_up(self, message: Any, *, party: str, step: str, turn: Turn) -> Fields:
+        """The party's half of :meth:`to_owner`: what travels."""
+        fields = self.release(message, party=party, step=step, turn=turn)
+        return self.end(party).compress(self.seals.up, fields, turn.leader, step, turn)
+
+    def open_up(self, like: M, arrived: Fields, *, party: str, step: str, turn: Turn) -> M:
+        """The leader's half: the message as it hears it, in the form of ``like``."""
+        opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields_of(like)), party, step, turn)
+        heard = self._message(like, opened)
         self.note(party, step, heard, turn)
         return heard
+
+    def release(self, message: Any, *, party: str, step: str, turn: Turn) -> Fields:
+        """What a party lets go of, with noise on it if there is some."""
+        fields = self._checked(message, party, step, turn)
+        if party in self.ledger.owners:  # noise is for columns; owners' messages are made of noisy answers
+            return fields
+        return self.end(party).release(fields, step, turn)
 
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Let the owner remember an answer of a party."""
@@ -124,32 +147,43 @@ class Channel:
         return self.ends[name]
 
     def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:
+        self.check_blinded(blinding, list(messages), step, turn)
+        kept = {party: self.release(message, party=party, step=step, turn=turn) for party, message in messages.items()}
+        task = self.sum_task(blinding, next(iter(kept.values())), step, turn)
+        coded = {party: self.end(party).encode(task.expected, fields, step, turn) for party, fields in kept.items()}
+        for party in blinding.parties:
+            # Who is away has a place in the protocol, but what stands in it never travels.
+            blinding.ends[party].hold(coded.get(party, next(iter(coded.values()))), task.about)
+        return self.open_sum(blinding, next(iter(messages.values())), task)
+
+    def check_blinded(self, blinding: Blinding, asked: Sequence[str], step: str, turn: Turn) -> None:
+        """Refuse a blinded sum over others than those who agreed on its keys."""
         away = self.absence.away.intersection(blinding.parties)
-        if away.union(messages) != set(blinding.parties):
+        if away.union(asked) != set(blinding.parties):
             raise SealError(
-                f"step '{step}' of round {turn.round} asks {', '.join(messages)} for a blinded sum that "
+                f"step '{step}' of round {turn.round} asks {', '.join(asked)} for a blinded sum that "
                 f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
             )
-        blinding.check_enough(len(messages))
-        kept = {
-            party: self.end(party).release(self._checked(message, party, step, turn), step, turn)
-            for party, message in messages.items()
-        }
-        opener = self.end(self.opener)
-        codes = opener.sum_codes(next(iter(kept.values())), len(blinding.parties), step, turn)
-        coded = {party: self.end(party).encode(codes, fields, step, turn) for party, fields in kept.items()}
-        # Who is away has a place in the protocol, but what stands in it never travels.
-        coded |= dict.fromkeys(away, next(iter(coded.values())))
+        blinding.check_enough(len(asked))
+
+    def sum_task(self, blinding: Blinding, like: Fields, step: str, turn: Turn) -> SumTask:
+        """What a sum of such fields is, as its opener sees it before it has any of them."""
+        codes = self.end(self.opener).sum_codes(like, len(blinding.parties), step, turn)
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
+        shapes = {name: tuple(like[name].shape) if name in like else () for name in codes}
+        return SumTask(codes, shapes, bounds, self.about(step, turn), turn, step)
+
+    def open_sum(self, blinding: Blinding, like: M, task: SumTask) -> M:
+        """Run the sum with the parties' ends, which hold their values, and open it."""
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
-            return self._carry(fields, sender, receiver, name, turn, purpose)
+            return self.carry(fields, sender, receiver, name, task.turn, purpose)
 
-        totals, count = blinding.sum(SumTask(coded, codes, bounds, self._about(step, turn), turn, step), carry)
-        opened = {name: codes[name].decode(total, count) for name, total in totals.items()}
-        return self._message(next(iter(messages.values())), opener.open_sum(codes, opened, count, step, turn))
+        totals, count = blinding.sum(task, carry)
+        opened = {name: task.expected[name].decode(total, count) for name, total in totals.items()}
+        return self._message(like, self.end(self.opener).open_sum(task.expected, opened, count, task.step, task.turn))
 
-    def _about(self, step: str, turn: Turn) -> Subject:
+    def about(self, step: str, turn: Turn) -> Subject:
         """Whose rows a sum is about, in which round: two sums of the same people could tell something together."""
         return Subject(turn.round, step, frozenset(self.tables[turn.table][turn.rows].tolist()))
 
@@ -163,7 +197,8 @@ class Channel:
             )
         return {name: tensor.detach() for name, tensor in fields_of(message).items()}
 
-    def _carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
+    def carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
+        """The wire itself: what is sent as it arrives, and its line in the ledger."""
         check(fields)
         for party in (self.absence.away | self.silent) & {sender, receiver}:
             raise AwayError(f"'{party}' is away in round {turn.round}.", party)

@@ -1,7 +1,8 @@
-"""The blinded parties' ends and the owner's, joined by whoever carries their messages.
+"""Blinded sums as the owner leads them: it relays keys, asks for masked values, and opens nothing but the sum.
 
-Every party's keys live in its own :class:`Membership`; what passes between them goes through ``carry`` and
-so has its frames in the ledger, the key agreement (step ``hello`` and ``confirm``) included.
+Every party's keys and values live in its own :class:`colonnade.seal.blinded.BlindedEnd`, here or in another process;
+what passes between them goes through ``carry`` and so has its frames in the ledger, the key agreement (step ``hello``
+and ``confirm``) included.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,13 +18,14 @@ import torch
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.schedule import Turn
 from colonnade.seal.blind import SPREAD, Blind, Coded, SumCode
-from colonnade.seal.codec import as_wire, from_wire
-from colonnade.seal.keys import Hello, Identity, Membership, Ticket
+from colonnade.seal.blinded import BlindedEnd, tensor_name
+from colonnade.seal.codec import from_wire
+from colonnade.seal.keys import Hello, Identity, Ticket, roster_digest
 from colonnade.seal.pack import Codes
 from colonnade.seal.recovering import RecoverableSum
-from colonnade.seal.relay import Fields, Said, heard, spoken, stacked, unstacked
+from colonnade.seal.relay import Fields, heard, stacked
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Masker, Subject, total
+from colonnade.seal.secure_sum import Subject, total
 from colonnade.seal.shamir import threshold
 
 SETUP = "setup"
@@ -33,20 +35,40 @@ Carry = Callable[[Fields, str, str, str, str], Fields]
 
 
 class SumTask(NamedTuple):
-    """One sum: what the parties give, what the owner expects, and what it is about."""
+    """One sum: what the owner expects of every party, what it tells them first, and what it is about."""
 
-    coded: Mapping[str, dict[str, Coded]]
     expected: dict[str, SumCode]
+    shapes: dict[str, tuple[int, ...]]
     bounds: Fields
     about: Subject
     turn: Turn
     step: str
 
 
+class End(Protocol):
+    """A blinded party's end as the owner reaches it; its answers are what it would send."""
+
+    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
+        """What the party says in a phase, after what it is told."""
+
+    def hold(self, coded: dict[str, Coded], about: Subject) -> None:
+        """Let the party have its values, if the process that leads the sum has them."""
+
+
 class Blinding:
     """One session of blinded sums: keys are agreed on at the first sum, and every sum has masks of its own."""
 
-    def __init__(self, blind: Blind, parties: Sequence[str], owner: str) -> None:
+    def __init__(
+        self,
+        blind: Blind,
+        parties: Sequence[str],
+        owner: str,
+        *,
+        job: bytes | None = None,
+        manifest: Mapping[str, bytes] | None = None,
+        ends: Mapping[str, End] | None = None,
+    ) -> None:
+        """``ends`` in other processes have identities of their own, whose public keys are the ``manifest``."""
         if blind.recover:
             threshold(len(parties))  # refuses fewer than four
         if len(parties) < 2:
@@ -55,8 +77,15 @@ class Blinding:
                 "its value, so have two or more parties beside the owner, or train without Blind."
             )
         self.blind, self.parties, self.owner = blind, list(parties), owner
+        self.job = os.urandom(16) if job is None else job
+        identities = {} if manifest is not None else {party: Identity.new() for party in parties}
+        self.manifest = manifest or {party: identity.public for party, identity in identities.items()}
+        self.ends = ends or {
+            party: BlindedEnd(self.job, party, self.parties, identity, self.manifest)
+            for party, identity in identities.items()
+        }
         self.serial = 0
-        self.maskers: dict[str, Masker] = {}
+        self.roster = b""
 
     def check_enough(self, here: int) -> None:
         """Refuse a sum that is known to have too few parties before anything of it is sent."""
@@ -66,10 +95,14 @@ class Blinding:
                 f"{here} of {len(self.parties)} blinded parties are here and {needed} are needed for a sum."
             )
 
+    def ready(self, carry: Carry) -> None:
+        """Agree on keys, if nobody has."""
+        if not self.roster:
+            self._tries("key agreement", lambda _: self.agree(carry))
+
     def sum(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """The sum of the parties' codes by field, and of how many parties it is."""
-        if not self.maskers:
-            self._tries("key agreement", lambda _: self.agree(carry))
+        self.ready(carry)
         return self._recover(task, carry) if self.blind.recover else self._redo(task, carry)
 
     def _redo(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
@@ -81,8 +114,8 @@ class Blinding:
             return {party: self._send(party, task, ticket, carry) for party in self.parties}
 
         arrived = self._tries(f"blinded sum of step '{task.step}' in round {task.turn.round}", attempt)
-        for masker in self.maskers.values():
-            masker.log.opened(Ticket(task.turn.round, self.serial, 0, task.step))
+        for end in self.ends.values():
+            end.answer("opened", {}, Ticket(task.turn.round, self.serial, 0, task.step))
         totals = {
             name: total({party: own[name] for party, own in arrived.items()}, code.ring, self.parties)
             for name, code in task.expected.items()
@@ -127,18 +160,16 @@ class Blinding:
         def send(fields: Fields, sender: str, receiver: str, phase: str) -> Fields:
             return carry(fields, sender, receiver, f"{task.step}: {phase}", "")
 
-        def ticket(own: Mapping[str, Coded | SumCode]) -> Ticket:
-            tensor = "+".join(tensor_name(task.step, name, own[name].ring, own[name].bound) for name in names)
-            return Ticket(task.turn.round, self.serial, 0, tensor)
-
-        sides = {party: task.coded[party] for party in self.parties}
-        tickets = {party: ticket(own) for party, own in sides.items()} | {self.owner: ticket(task.expected)}
-        about = task.about._replace(step=f"{task.step}: {'+'.join(names)}")
-        one = RecoverableSum(self.maskers, tickets, about, ring, self.owner, send)
+        tensor = "+".join(
+            tensor_name(task.step, name, task.expected[name].ring, task.expected[name].bound) for name in names
+        )
+        asked = Ticket(task.turn.round, self.serial, 0, f"{task.step}: {'+'.join(names)}")
+        one = RecoverableSum(
+            self.ends, self.manifest, self.roster, asked, asked._replace(tensor=tensor), ring, self.owner, send
+        )
         one.here = [party for party in one.here if party in here]
-        joined = {party: np.concatenate([own[name].codes.ravel() for name in names]) for party, own in sides.items()}
-        summed, survivors = one.run(joined)
-        shapes = [next(iter(sides.values()))[name].codes.shape for name in names]
+        summed, survivors = one.run()
+        shapes = [task.shapes[name] for name in names]
         parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
@@ -156,45 +187,27 @@ class Blinding:
 
     def agree(self, carry: Carry) -> None:
         """The key agreement: hellos through the owner to all, then everybody's signature of the same roster."""
-        job = os.urandom(16)
-        identities = {party: Identity.new() for party in self.parties}
-        manifest = {party: identity.public for party, identity in identities.items()}
-        members = {party: Membership(job, party, identities[party], manifest) for party in self.parties}
-        hellos = self._relay({party: member.hello()[1:] for party, member in members.items()}, "hello", carry)
-        signed = {
-            party: (member.confirm([Hello(name, *parts) for name, parts in hellos[party].items()]),)
-            for party, member in members.items()
-        }
-        confirmations = self._relay(signed, "confirm", carry)
-        for party, member in members.items():
-            member.join({name: signature for name, (signature,) in confirmations[party].items()})
-        self.maskers = {party: Masker(member) for party, member in members.items()}
+        hellos = self._gathered("hello", {}, carry)
+        signatures = self._gathered("confirm", self._told(hellos, "hello", carry), carry)
+        told = self._told(signatures, "confirm", carry)
+        for party, end in self.ends.items():
+            end.answer("join", told[party])
+        self.roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
-    def _relay(self, said: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Said]:
+    def _gathered(self, phase: str, told: Mapping[str, Fields], carry: Carry) -> dict[str, tuple[bytes, ...]]:
+        said = {party: end.answer(phase, told.get(party, {})) for party, end in self.ends.items()}
+        return {party: heard(carry(own, party, self.owner, phase, SETUP)) for party, own in said.items()}
+
+    def _told(self, said: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Fields]:
         """What every party said, as the owner passes it on to every party."""
-        at_owner = {
-            party: heard(carry(spoken(*parts), party, self.owner, step, SETUP)) for party, parts in said.items()
-        }
-        all_said = stacked(at_owner, self.parties)
-        return {
-            party: unstacked(carry(all_said, self.owner, party, step, SETUP), self.parties) for party in self.parties
-        }
+        all_said = stacked(said, self.parties)
+        return {party: carry(all_said, self.owner, party, step, SETUP) for party in self.parties}
 
     def _send(self, party: str, task: SumTask, ticket: Ticket, carry: Carry) -> dict[str, Codes]:
         """One party's masked codes, as they arrive at the owner."""
         self._tell(party, task, carry)
-        wire: Fields = {}
-        for name, (codes, ring, bound) in task.coded[party].items():
-            own = ticket._replace(tensor=tensor_name(ticket.tensor, name, ring, bound))
-            masked = self.maskers[party].mask(own, codes, ring)
-            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.bound": torch.tensor(bound)}
-        arrived = carry(wire, party, self.owner, ticket.tensor, "")
+        arrived = carry(self.ends[party].answer("blind", task.bounds, ticket), party, self.owner, ticket.tensor, "")
         return {name: _taken(name, arrived, code, party) for name, code in task.expected.items()}
-
-
-def tensor_name(step: str, field: str, ring: Ring, bound: float) -> str:
-    """What a mask is for, ring and scale included: parties that do not agree on them share no mask."""
-    return f"{step}/{field}/{ring.bits}/{bound!r}"
 
 
 def _taken(name: str, wire: Fields, code: SumCode, party: str) -> Codes:

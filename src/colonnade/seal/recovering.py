@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from colonnade.errors import AwayError
-from colonnade.seal.codec import as_wire, from_wire
+from colonnade.seal.codec import from_wire
 from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
-from colonnade.seal.recover import Advert, RecoverOwner, RecoverParty, Reveal
-from colonnade.seal.relay import Fields, Said, heard, only, single, spoken, stacked, unstacked
+from colonnade.seal.recover import Advert, RecoverOwner, Reveal
+from colonnade.seal.relay import Fields, Said, heard, only, single, stacked, unstacked
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Masker, Subject
 
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
+
+
+class Answering(Protocol):
+    """All that is asked of a party's end here."""
+
+    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
+        """What the party says in a phase."""
 
 
 class RecoverableSum:
@@ -22,47 +29,47 @@ class RecoverableSum:
 
     def __init__(
         self,
-        ends: Mapping[str, Masker],
-        tickets: Mapping[str, Ticket],
-        about: Subject,
+        ends: Mapping[str, Answering],
+        manifest: Mapping[str, bytes],
+        roster: bytes,
+        asked: Ticket,
+        ticket: Ticket,
         ring: Ring,
         owner: str,
         send: Send,
     ) -> None:
-        """``tickets`` has one per party and one for the owner: they are equal if all agree on rings and scales."""
+        """``asked`` names step and fields; ``ticket`` is what all make of it who agree on rings and scales."""
         self.names = sorted(ends)
-        self.ring, self.owner_name, self.send = ring, owner, send
-        known = ends[self.names[0]].membership
-        self.owner = RecoverOwner(known.manifest, known.roster, tickets[owner], ring)
-        self.parties = {
-            name: RecoverParty(end.membership, tickets[name], ring, end.log, about) for name, end in ends.items()
-        }
+        self.ends, self.asked, self.ring, self.owner_name, self.send = ends, asked, ring, owner, send
+        self.owner = RecoverOwner(manifest, roster, ticket, ring)
         self.here = list(self.names)
 
-    def run(self, codes: Mapping[str, Codes]) -> tuple[Codes, tuple[str, ...]]:
+    def run(self) -> tuple[Codes, tuple[str, ...]]:
         """The sum of the survivors' codes, and who they are."""
-        mine = self._up("advertise", lambda n: spoken(*self.parties[n].advertise()[1:]))
+        mine = self._up("advertise", {})
         adverts = self.owner.advertise([Advert(n, *heard(f)) for n, f in mine.items()])
         told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
-        known = {n: [Advert(p, *parts) for p, parts in self._unstacked(f).items()] for n, f in told.items()}
-        sealed = self._up("share", lambda n: self._stacked(single(self.parties[n].share(known[n]))))
+        sealed = self._up("share", told)
         boxes = self.owner.share({n: only(self._unstacked(f)) for n, f in sealed.items()})
         given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
-        masked = self._up("mask", lambda n: self._masked(n, given[n], codes[n]))
+        masked = self._up("mask", given)
         self.owner.mask({n: self._codes(f) for n, f in masked.items()})
         survivors = self.owner.announce()
         lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
-        signed = self._up("sign", lambda n: spoken(self.parties[n].sign(tuple(self._unstacked(lists[n])))))
+        signed = self._up("sign", lists)
         signatures = self.owner.sign({n: heard(f)[0] for n, f in signed.items()})
-        agreed = self._down("signatures", lambda _: self._stacked(single(signatures)))
-        reveals = self._up("reveal", lambda n: self._reveal(n, agreed[n]))
+        reveals = self._up("reveal", self._down("signatures", lambda _: self._stacked(single(signatures))))
         return self.owner.open({n: self._revealed(f) for n, f in reveals.items()}), survivors
 
-    def _up(self, step: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
-        return self._all(lambda name: self.send(say(name), name, self.owner_name, step))
+    def _up(self, phase: str, told: Mapping[str, Fields]) -> dict[str, Fields]:
+        def exchange(name: str) -> Fields:
+            said = self.ends[name].answer(phase, told.get(name, {}), self.asked)
+            return self.send(said, name, self.owner_name, phase)
 
-    def _down(self, step: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
-        return self._all(lambda name: self.send(say(name), self.owner_name, name, step))
+        return self._all(exchange)
+
+    def _down(self, phase: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
+        return self._all(lambda name: self.send(say(name), self.owner_name, name, phase))
 
     def _all(self, exchange: Callable[[str], Fields]) -> dict[str, Fields]:
         heard = {}
@@ -73,19 +80,9 @@ class RecoverableSum:
                 self.here.remove(name)
         return heard
 
-    def _masked(self, name: str, given: Fields, codes: Codes) -> Fields:
-        masked = self.parties[name].mask(only(self._unstacked(given)), codes)
-        return as_wire("codes", masked, self.ring.bits, masked.shape)
-
     def _codes(self, fields: Fields) -> Codes:
         codes, shape = from_wire("codes", fields, self.ring.bits)
         return codes.reshape(shape)
-
-    def _reveal(self, name: str, agreed: Fields) -> Fields:
-        seeds, keys = (
-            self._stacked(single(shares)) for shares in self.parties[name].reveal(only(self._unstacked(agreed)))
-        )
-        return {f"seed_{n}": t for n, t in seeds.items()} | {f"key_{n}": t for n, t in keys.items()}
 
     def _revealed(self, fields: Fields) -> Reveal:
         def shares(kind: str) -> dict[str, bytes]:
