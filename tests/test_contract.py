@@ -125,6 +125,29 @@ def test_all_runtimes_agree(case: Case) -> None:
         assert torch.equal(everything(wired)[name], value), f"real bytes changed {name}"
 
 
+ONE_OWNER = [case for case in CASES if case.owners == 1]
+
+
+def everything_apart(run: cn.Run) -> dict[str, Tensor]:
+    """The same of a run whose parties keep their states themselves."""
+    sides = run._states()
+    for k, name in enumerate(run.parties.names):
+        if name in run.parties.far:
+            sides[f"party-{k:03d}"] = run.parties.lines.parties[name].states()
+    return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
+
+
+@pytest.mark.parametrize("case", ONE_OWNER, ids=str)
+def test_parties_behind_letters_agree(case: Case) -> None:
+    loop, apart = (train(case, runtime) for runtime in ("loop", "apart"))
+    assert apart.ledger.to_json() == loop.ledger.to_json()
+    assert without_time(apart.history) == without_time(loop.history)
+    expected, found = everything(loop), everything_apart(apart)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), f"letters changed {name}"
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:

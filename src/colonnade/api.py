@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from colonnade import checkpoint, models, optim
+from colonnade.apart import far_for
 from colonnade.data import reload
-from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
+from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError, unknown
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
@@ -21,6 +22,7 @@ from colonnade.options import number, whole
 from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
+from colonnade.runtime import RUNTIMES
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
@@ -89,6 +91,8 @@ def train(
     chosen = _method_for(method, tables, **learnt)
     batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
     seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
+    if not isinstance(runtime, str) or runtime not in RUNTIMES:
+        raise unknown("runtime", runtime, RUNTIMES)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
@@ -124,6 +128,7 @@ def _start(
     parties = parties_of(tables)
     builders = _one_each(_default_models(parties) if model is None else model, parties, "model")
     optimizers = _one_each(method.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
+    place = None if folder is None else make_folder(folder)
     return Run(
         tables,
         method,
@@ -131,8 +136,9 @@ def _start(
         builders,
         optimizers,
         seals=seals,
-        folder=None if folder is None else make_folder(folder),
+        folder=place,
         description=_describe(tables, method, builders, optimizers, given),
+        far=far_for(tables, method, settings, builders, optimizers, place),
     )
 
 
@@ -166,22 +172,35 @@ def resume(
     options = dict(description["method"])
     parties = parties_of(tables)
     seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
+    each = _one_each(builders, parties, "model"), _one_each(optimizers, parties, "optimizer")
+    method = make_method(options.pop("name"), **options)
+    settings = _prolonged(settings, tables, method, epochs, rounds)
     run = Run(
         tables,
-        make_method(options.pop("name"), **options),
+        method,
         settings,
-        _one_each(builders, parties, "model"),
-        _one_each(optimizers, parties, "optimizer"),
+        *each,
         seals=seals,
         folder=make_folder(folder) if train else folder,
         description=description,
+        far=far_for(tables, method, settings, *each, folder),
     )
     run.load(folder)
     run.opened = opened
     run.preparations = read_preparations(folder) or run.preparations
-    if epochs is not None or rounds is not None:
-        run.prolong(_rounds(epochs, rounds, run.schedule))
     return run.fit(test, on_round, away) if train else run.use_best()
+
+
+def _prolonged(
+    settings: Settings, tables: Sequence[Table], method: Method, epochs: int | None, rounds: int | None
+) -> Settings:
+    """The settings with a later last round, if one was asked for."""
+    if epochs is None and rounds is None:
+        return settings
+    schedule = schedule_for(tables, method, settings.batch, settings.seed, settings.valid, settings.shuffle)
+    longer = replace(settings, rounds=max(settings.rounds, _rounds(epochs, rounds, schedule)))
+    method.check_batch(schedule.smallest_batch(longer.rounds))
+    return longer
 
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -102,10 +102,21 @@ class Channel:
         fields = self.release(message, party=party, step=step, turn=turn)
         return self.end(party).compress(self.seals.up, fields, turn.leader, step, turn)
 
-    def open_up(self, like: M, arrived: Fields, *, party: str, step: str, turn: Turn) -> M:
-        """The leader's half: the message as it hears it, in the form of ``like``."""
+    def open_up(
+        self,
+        like: M,
+        arrived: Fields,
+        *,
+        party: str,
+        step: str,
+        turn: Turn,
+        check: Callable[[Fields], None] | None = None,
+    ) -> M:
+        """The leader's half: the message as it hears it, in the form of ``like``; ``check`` may refuse it."""
         opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields_of(like)), party, step, turn)
         heard = self._message(like, opened)
+        if check is not None:
+            check(opened)
         self.note(party, step, heard, turn)
         return heard
 

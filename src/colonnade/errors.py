@@ -86,6 +86,32 @@ class ColonnadeWarning(UserWarning):
     """Something was left out or is odd, and work goes on."""
 
 
+def name_of(error: ColonnadeError) -> str:
+    """The name by which another process makes the same error again."""
+    return next(cls.__name__ for cls in type(error).__mro__ if cls.__name__ in _travelling())
+
+
+def again(kind: str, text: str) -> ColonnadeError:
+    """An error that another process had: of the same class if it is one of ours, with its sentence.
+
+    >>> again("SealError", "the masks differ; stop.")
+    SealError('the masks differ; stop.')
+    """
+    known = _travelling()
+    return known.get(kind, ColonnadeError)(text)
+
+
+def _travelling() -> dict[str, type[ColonnadeError]]:
+    """Every class of the tree by its name."""
+    found: dict[str, type[ColonnadeError]] = {}
+    new: list[type[ColonnadeError]] = [ColonnadeError]
+    while new:
+        cls = new.pop()
+        found[cls.__name__] = cls
+        new += cls.__subclasses__()
+    return found
+
+
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not in a list, with the nearest one suggested.
 

@@ -24,6 +24,7 @@ from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.prepared import write_preparations
 from colonnade.runtime import threads
+from colonnade.runtime.far import Far
 from colonnade.seal import Seals
 from colonnade.settings import Settings
 from colonnade.spent import read_spent
@@ -48,8 +49,9 @@ class Run(Trained):
         seals: Seals | None = None,
         folder: Path | None = None,
         description: dict[str, Any] | None = None,
+        far: Far | None = None,
     ) -> None:
-        super().__init__(tables, method, settings, models, optimizers, seals=seals, folder=folder)
+        super().__init__(tables, method, settings, models, optimizers, seals=seals, folder=folder, far=far)
         self.description = description or {}
         self.opened = False  # without the tables that it was trained on
         self.history: list[dict[str, float]] = []
@@ -95,11 +97,25 @@ class Run(Trained):
                 self.channel.silent = dropped_out(away, self.round, self.parties)
                 try:
                     self._one_round()
+                except AwayError as error:
+                    self._come_back(error)
+                    continue
                 finally:
                     self.channel.silent = frozenset()
                 if on_round is not None:
                     on_round(self)
         return self.use_best()
+
+    def _come_back(self, error: AwayError) -> None:
+        """Wait for whoever was away, and let all sides go back to the newest checkpoint, as a resumed run does."""
+        while True:
+            if self.folder is None or not self.parties.wait_for(error.party):
+                raise error
+            try:
+                self.load(self.folder)
+                return
+            except AwayError as again:
+                error = again
 
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""
@@ -296,6 +312,7 @@ class Run(Trained):
         states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
         checkpoint.check_finite(states, self.sides.names, self.round - 1)
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
+        self.parties.saved(states)
         write_preparations(self.folder, self.preparations)
         write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
         write_text(self.folder / "history.csv", history_csv(self.history))

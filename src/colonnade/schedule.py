@@ -160,6 +160,9 @@ class SharedSchedule:
         return rows.repeat(math.ceil(self.batch / len(rows)))[: self.batch]
 
 
+PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
+
+
 @dataclass(frozen=True)
 class Turn:
     """One round's facts, the same at every side: its number, its rows, and what they are for.
@@ -174,6 +177,8 @@ class Turn:
     purpose: str = "train"
     leader: str = OWNER
     """Whom the parties answer: the owner, or one of several by its name."""
+    part: int = 0
+    """Which part of a table's rows these are, when many are asked about in parts."""
 
     @property
     def training(self) -> bool:

@@ -19,6 +19,7 @@ from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels, places_of
 from colonnade.runtime import InProcess, LabelOwners, make_owners, make_parties
+from colonnade.runtime.far import Far
 from colonnade.schedule import derive_seed
 from colonnade.seal import Seals
 from colonnade.settings import Settings
@@ -99,6 +100,7 @@ def make_sides(
     optimizers: Sequence[OptimizerBuilder],
     seals: Seals,
     ledger: Ledger,
+    far: Far | None = None,
 ) -> Sides:
     """Every side as it is before the first round."""
     parties, labels, seed = parties_of(tables), all_labels(tables), settings.seed
@@ -129,6 +131,8 @@ def make_sides(
         optimizers=optimizers,
         owner_is_first=owner_is_first,
         leaders=None if owners is None else owners.leaders,
+        far=far,
+        settings=settings,
         **common,
     )
     sides = Sides(owner, built, owners, channel)

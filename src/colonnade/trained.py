@@ -20,6 +20,8 @@ from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels, schedule_for
 from colonnade.runtime import threads
+from colonnade.runtime.far import Far
+from colonnade.schedule import PREDICT_ROWS
 from colonnade.seal import Seals
 from colonnade.settings import Settings
 from colonnade.sheets import Sheet
@@ -30,7 +32,6 @@ from colonnade.table import Table, check_federation, owners_of, parties_of
 from colonnade.task import Task, make_task
 
 R = TypeVar("R")
-PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes
 
 
 class Trained:
@@ -46,6 +47,7 @@ class Trained:
         *,
         seals: Seals | None = None,
         folder: Path | None = None,
+        far: Far | None = None,
     ) -> None:
         self.method, self.settings, self.folder = method, settings, folder
         self.models, self.optimizers = list(models), list(optimizers)  # what built each party's, to train once more
@@ -61,7 +63,7 @@ class Trained:
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         self.seals = seals or Seals()
         task = self._task(tables)
-        self.sides = make_sides(tables, method, task, settings, models, optimizers, self.seals, self.ledger)
+        self.sides = make_sides(tables, method, task, settings, models, optimizers, self.seals, self.ledger, far)
         self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
         self.owner.held_out = self.schedule.valid_rows
 
@@ -181,7 +183,8 @@ class Trained:
     def privacy(self) -> dict[str, dict[str, Any]]:
         """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
         ends = {name: self.channel.end(name).budget for name in self.parties.names}
-        return {name: budget.summary() for name, budget in ends.items() if budget is not None}
+        told = self.parties.spent() if self.seals.noise is not None else {}
+        return {name: {**budget.summary(), **told.get(name, {})} for name, budget in ends.items() if budget is not None}
 
     @contextmanager
     def _asking(
@@ -251,13 +254,14 @@ class Trained:
             module.eval()
         try:
             with torch.no_grad():
-                chunks = [predict(Turn(self.round, chunk, table, purpose)) for chunk in rows.split(PREDICT_ROWS)]
+                parts = enumerate(rows.split(PREDICT_ROWS))
+                chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
         finally:
             if self.folder is not None and self.seals.noise is not None:
                 write_spent(self.folder, self.channel, self.parties.names)
             for module in modules:
                 module.train()
-        return [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+        return [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
 
     def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         check_federation(tables, labelled=labelled)

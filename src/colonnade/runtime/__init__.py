@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from colonnade.channel import Channel
-from colonnade.errors import ConfigError, unknown
+from colonnade.errors import ConfigError
 from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.build import build_parts
+from colonnade.runtime.far import Far
 from colonnade.runtime.fused import fuse
 from colonnade.runtime.in_process import InProcess
 from colonnade.runtime.label_owners import LabelOwners
 from colonnade.runtime.loop import LoopSite
+from colonnade.runtime.remote import Remote
 from colonnade.runtime.site import Site
 from colonnade.schedule import derive_seed
+from colonnade.settings import Settings
 from colonnade.table import Table
 from colonnade.task import Task
 
@@ -30,6 +33,7 @@ RUNTIMES = {
     "loop": "one party after the other, the reference",
     "fused": "like parties stacked and computed as one batch",
     "bytes": "as loop, and every message really encoded and decoded",
+    "apart": "as bytes, and every party behind letters, as if it were in a process of its own",
 }
 
 
@@ -46,25 +50,32 @@ def make_parties(
     channel: Channel,
     owner_is_first: bool,
     leaders: Mapping[str, float] | None = None,
+    far: Far | None = None,
+    settings: Settings | None = None,
 ) -> InProcess:
     """Build every party's networks and put the parties behind the named runtime.
 
     ``leaders`` are the owners by name, each with its share of the rows, if the method knows several.
     """
-    if not isinstance(runtime, str) or runtime not in RUNTIMES:
-        raise unknown("runtime", runtime, RUNTIMES)
     leaders = {OWNER: 1.0} if leaders is None else leaders
+    here = tables[: int(owner_is_first)] if far is not None else tables
     parts = [
         build_parts(method, table, k, models[k], optimizers[k], task.outputs, seed, list(leaders))
-        for k, table in enumerate(tables)
+        for k, table in enumerate(here)
     ]
     # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
     apart = {0} if owner_is_first and method.needs_owner_columns else set()
-    singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(tables)]
+    singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(here)]
     for single in singles:
         single.leaders, single.task = leaders, task.public
     channel.wire = runtime == "bytes"
     channel.know("train", tables[0])
+    if far is not None and settings is not None:
+        seats = far.seats(
+            tables, method, models, optimizers, task, settings, channel.seals, owner_is_first=owner_is_first
+        )
+        lines = far.connect(seats)
+        return Remote(tables, singles, channel, lines, far.schema, job=far.job, session=far.session, keys=far.keys)
     sites = _sites(singles, parts, batch, apart, method.kind_of, runtime)
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 

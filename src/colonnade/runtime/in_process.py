@@ -99,6 +99,19 @@ class InProcess(Parties):
         """Give some parties an earlier state back: those that were computed with their group though they were away."""
         self.load([states.get(k, now) for k, now in enumerate(self.states())])
 
+    # what parties of this process never do, and remote ones may
+
+    def saved(self, states: Mapping[str, Packed]) -> None:
+        """Hear which states a checkpoint holds."""
+
+    def spent(self) -> dict[str, dict[str, Any]]:
+        """What parties of other processes say of their budgets."""
+        return {}
+
+    def wait_for(self, party: str | None) -> bool:
+        """Wait for a party that is away, and say whether it may come back at all."""
+        return False
+
     @property
     def _gone(self) -> set[int]:
         return {k for k, name in enumerate(self.names) if name in self.channel.absence.away}
@@ -122,11 +135,14 @@ class InProcess(Parties):
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
     ) -> dict[int, Any]:
         """What each chosen party that is here would send back, before it is sealed."""
+        self._check_somebody(step, turn, chosen)
+        return self._compute(step, turn, chosen, self._deliver(step.__name__, turn, chosen, all, each), each is None)
+
+    def _check_somebody(self, step: Callable[..., Any], turn: Turn, chosen: list[int]) -> None:
         others = set(chosen) - self.at_home
         if others and others <= self._gone:
             who = ", ".join(self.names[k] for k in sorted(others))
             raise AwayError(f"all parties that round {turn.round} asks for step '{step.__name__}' are away: {who}.")
-        return self._compute(step, turn, chosen, self._deliver(step.__name__, turn, chosen, all, each), each is None)
 
     def _compute(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], received: dict[int, Any], shared: bool

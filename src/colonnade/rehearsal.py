@@ -1,0 +1,127 @@
+"""A rehearsal: two rounds on rows that are nobody's, to know what every message of a run will look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+
+from colonnade.errors import ConfigError
+from colonnade.method import Method, Parties, Turn
+from colonnade.models import ModelBuilder
+from colonnade.optim import OptimizerBuilder
+from colonnade.owners import all_labels
+from colonnade.runtime.schema import Schema
+from colonnade.settings import Settings
+from colonnade.stand_in import stand_ins
+from colonnade.table import Table
+from colonnade.task import make_task
+from colonnade.trained import Trained
+
+R = TypeVar("R")
+ROWS = (23, 29)  # two numbers of rows tell which dimensions follow them
+MOST_ROUNDS = 25
+
+
+class _Watching(Parties):
+    """Parties whose every message is noted."""
+
+    def __init__(self, parties: Parties, schema: Schema) -> None:
+        self.parties, self.schema, self.names = parties, schema, parties.names
+
+    def ask(self, step: Callable[..., R], turn: Turn, **how: Any) -> list[R]:
+        """Ask, and note what went down and what came up."""
+        replies = self.parties.ask(step, turn, **how)
+        self._note(step, turn, replies, **how)
+        return replies
+
+    def sum(self, step: Callable[..., R], turn: Turn, **how: Any) -> R:
+        """The same for a sum, whose parts have its form."""
+        total = self.parties.sum(step, turn, **how)
+        self._note(step, turn, None, total, **how)
+        return total
+
+    def _note(
+        self,
+        step: Callable[..., Any],
+        turn: Turn,
+        replies: Sequence[Any] | None,
+        total: Any = None,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> None:
+        chosen, rows = range(len(self.names)) if to is None else sorted(set(to)), turn.rows.shape[-1]
+        for place, k in enumerate(chosen):
+            told = all if each is None else each[place]
+            said = total if replies is None else replies[place]
+            for way, message in (("down", told), ("up", said), ("sum", total)):
+                if message is not None:
+                    self.schema.note(self.names[k], way, step.__name__, message, rows)
+
+
+def rehearse(
+    description: dict[str, Any],
+    method: Method,
+    settings: Settings,
+    models: Sequence[ModelBuilder],
+    optimizers: Sequence[OptimizerBuilder],
+) -> Schema:
+    """The schema of a run of these tables, as ``description`` has their names, row shapes and outputs."""
+    first, second = (_one(rows, description, method, settings, models, optimizers) for rows in ROWS)
+    return first.merge(second)
+
+
+def rehearse_tables(
+    tables: Sequence[Table],
+    method: Method,
+    settings: Settings,
+    models: Sequence[ModelBuilder],
+    optimizers: Sequence[OptimizerBuilder],
+) -> Schema:
+    """The schema of a run on these tables; no value of theirs is used."""
+    labels, owner = all_labels(tables), tables[0]
+    task = make_task(
+        settings.task, labels, trained=torch.arange(len(labels)), table=owner.name, classes=len(owner.classes)
+    )
+    outline = {
+        "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
+        "settings": {"task": settings.task},
+        "outputs": task.outputs,
+        "names": list(owner.classes),
+    }
+    return rehearse(outline, method, settings, models, optimizers)
+
+
+def _one(
+    rows: int,
+    description: dict[str, Any],
+    method: Method,
+    settings: Settings,
+    models: Sequence[ModelBuilder],
+    optimizers: Sequence[OptimizerBuilder],
+) -> Schema:
+    many = max(4 * rows, 2 * description["outputs"])
+    tables = stand_ins({**description, "tables": [[name, many, shape] for name, _, shape in description["tables"]]})
+    how = replace(settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
+    trained = Trained(tables, method, how, models, optimizers)
+    schema, turns = Schema(), min(MOST_ROUNDS, max([2, *_periods(method)]))
+    watched = _Watching(trained.parties, schema)
+    for number in range(turns):
+        method.round(trained.owner, watched, Turn(number, trained.schedule.batch_of(number)))
+    asked = Turn(turns, torch.arange(rows), purpose="evaluate")
+    with torch.no_grad():
+        method.predict(trained.owner, watched, asked)
+        for more in (method.predict_each, method.importance):
+            try:
+                more(trained.owner, watched, replace(asked, purpose="predict"))
+            except ConfigError:  # most methods have one model for all, or no heads
+                continue
+    return schema
+
+
+def _periods(method: Method) -> list[int]:
+    """How often things happen that not every round has."""
+    return [value for name, value in vars(method).items() if name.endswith("every") and isinstance(value, int)]

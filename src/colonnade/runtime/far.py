@@ -1,0 +1,72 @@
+"""What was agreed with parties in other processes, and how they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from colonnade.method import Method
+from colonnade.models import ModelBuilder
+from colonnade.optim import OptimizerBuilder
+from colonnade.runtime.lines import Lines
+from colonnade.runtime.party import Seat
+from colonnade.runtime.schema import Schema
+from colonnade.seal import Seals
+from colonnade.seal.keys import Identity
+from colonnade.settings import Settings
+from colonnade.table import Table
+from colonnade.task import Task
+
+NOTHING = bytes(16)
+
+
+@dataclass(frozen=True)
+class Far:
+    """``connect`` makes the lines; within one organisation it also makes the parties, from their seats."""
+
+    connect: Callable[[Sequence[Seat]], Lines]
+    schema: Schema
+    job: bytes = NOTHING
+    session: bytes = NOTHING
+    keys: Mapping[str, bytes] = field(default_factory=dict)
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    folder: Path | None = None
+    """Where parties of one organisation keep their states; None for memory."""
+
+    def seats(
+        self,
+        tables: Sequence[Table],
+        method: Method,
+        models: Sequence[ModelBuilder],
+        optimizers: Sequence[OptimizerBuilder],
+        task: Task,
+        settings: Settings,
+        seals: Seals,
+        *,
+        owner_is_first: bool,
+    ) -> list[Seat]:
+        """The seats of all but the owner; none if they make their own."""
+        names = tuple(table.name for table in tables)
+        return [
+            Seat(
+                member=k,
+                names=names,
+                blinded=names[owner_is_first:],
+                table=table,
+                method=method,
+                model=models[k],
+                optimizer=optimizers[k],
+                task=task.public,
+                settings=settings,
+                seals=seals,
+                schema=self.schema,
+                identity=self.identities[table.name],
+                keys=self.keys,
+                job=self.job,
+                session=self.session,
+                folder=None if self.folder is None else self.folder / f"{k:03d}",
+            )
+            for k, table in enumerate(tables)
+            if table.name in self.identities
+        ]

@@ -1,0 +1,52 @@
+"""The states that a party keeps by itself; the owner knows their numbers and says which ones it may still want."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from colonnade.errors import CheckpointError
+from colonnade.state import Packed
+
+
+class Keeping:
+    """States by number, in memory.
+
+    >>> import torch
+    >>> keeping = Keeping()
+    >>> number = keeping.keep({"w": torch.ones(1)}, needed=[])
+    >>> keeping.get(number)["w"]
+    tensor([1.])
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self._held: dict[int, Packed] = {}
+
+    def keep(self, state: Packed, needed: Collection[int]) -> int:
+        """Keep a state and forget all that nobody needs, if some are said to be needed; its number."""
+        number = 1 + max(self.numbers, default=0)
+        self.write(number, state)
+        self.numbers.append(number)
+        if needed:
+            for old in set(self.numbers) - set(needed) - {number}:
+                self.numbers.remove(old)
+                self.remove(old)
+        return number
+
+    def get(self, number: int) -> Packed:
+        """A state that was kept."""
+        if number not in self.numbers:
+            raise CheckpointError(f"no state number {number} is kept here; there are {self.numbers[-5:] or 'none'}.")
+        return self.read(number)
+
+    def write(self, number: int, state: Packed) -> None:
+        """Put a state away."""
+        self._held[number] = {name: value.clone() for name, value in state.items()}
+
+    def read(self, number: int) -> Packed:
+        """A state that was put away."""
+        return self._held[number]
+
+    def remove(self, number: int) -> None:
+        """Forget a state."""
+        del self._held[number]

@@ -1,0 +1,122 @@
+"""What travels between the owner's process and a party's: a letter around the frames of :mod:`colonnade.message`.
+
+All integers little-endian::
+
+    4s   magic         b"CLNL"
+    u8   version
+    u8   kind          one of KINDS
+    u32  round    u32 turn    u32 part      which rows, as every side computes them
+    u32  serial   u16 attempt               which blinded sum, and which try at it
+    u64  sequence                           counts the requests of a session; a reply has its request's
+    16s  job      16s session   16s plan    hashes and ids that both sides agreed on before
+    names: sender, step, purpose, table, leader; each u8 length and ASCII
+    u8   frames, each u32 length and bytes
+
+``open_letter`` faces the network: it trusts nothing and allocates nothing but slices of what came.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from colonnade.errors import MessageError
+from colonnade.message import MAX_FRAME, MAX_NAME
+from colonnade.schedule import OWNER
+
+MAGIC = b"CLNL"
+VERSION = 1
+KINDS = ("step", "sum", "blind", "keep", "back", "place", "spent", "end", "answer", "refusal", "talk")
+MAX_FRAMES = 3
+_HEAD = struct.Struct("<4sBBIIIIHQ16s16s16s")
+_NAMES = ("sender", "step", "purpose", "table", "leader")
+_NUMBERS = ("round", "turn", "part", "serial", "attempt", "sequence", "job", "session", "plan")
+NOBODY = bytes(16)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One request or reply: what it is about, and its messages as frames."""
+
+    kind: str
+    sender: str = OWNER
+    step: str = ""
+    purpose: str = ""
+    table: str = ""
+    leader: str = OWNER
+    round: int = 0
+    turn: int = 0
+    part: int = 0
+    serial: int = 0
+    attempt: int = 0
+    sequence: int = 0
+    job: bytes = NOBODY
+    session: bytes = NOBODY
+    plan: bytes = NOBODY
+    frames: tuple[bytes | memoryview, ...] = ()
+
+    def reply(self, kind: str, sender: str, *frames: bytes) -> Letter:
+        """A letter back, about the same."""
+        return replace(self, kind=kind, sender=sender, frames=frames)
+
+    @property
+    def overhead(self) -> int:
+        """Bytes around the frames."""
+        names = sum(1 + len(getattr(self, name)) for name in _NAMES)
+        return _HEAD.size + names + 1 + 4 * len(self.frames)
+
+
+def write_letter(letter: Letter) -> bytes:
+    """The bytes that :func:`open_letter` reads."""
+    numbers = (getattr(letter, name) for name in _NUMBERS)
+    try:
+        head = _HEAD.pack(MAGIC, VERSION, KINDS.index(letter.kind), *numbers)
+    except struct.error as error:
+        raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
+    parts: list[bytes | memoryview] = [head]
+    for name in _NAMES:
+        raw = getattr(letter, name).encode("ascii")
+        parts += [bytes([len(raw)]), raw]
+    parts.append(bytes([len(letter.frames)]))
+    for frame in letter.frames:
+        parts += [len(frame).to_bytes(4, "little"), frame]
+    return b"".join(parts)
+
+
+def open_letter(raw: bytes, limit: int = MAX_FRAME) -> Letter:
+    """The letter in some bytes, or :class:`MessageError`."""
+    if not _HEAD.size <= len(raw) <= limit:
+        raise MessageError(f"a letter of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
+    magic, version, kind, *numbers = _HEAD.unpack_from(raw)
+    if magic != MAGIC or version != VERSION or kind >= len(KINDS):
+        raise MessageError(f"a letter starts with {magic!r}, version {version}, kind {kind}; it is not one of ours.")
+    at, about = _HEAD.size, dict(zip(_NUMBERS, numbers, strict=True))
+    for name in _NAMES:
+        about[name], at = _name(raw, at)
+    return Letter(kind=KINDS[kind], frames=_frames(memoryview(raw), at), **about)
+
+
+def _name(raw: bytes, at: int) -> tuple[str, int]:
+    if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
+        raise MessageError("a letter ends in the middle of a name.")
+    text = raw[at + 1 : at + 1 + raw[at]].decode("ascii", errors="replace")
+    if text and not (text.isascii() and text.isprintable()):
+        raise MessageError(f"a letter holds the name {text!r}, which is not printable.")
+    return text, at + 1 + raw[at]
+
+
+def _frames(raw: memoryview, at: int) -> tuple[memoryview, ...]:
+    if at >= len(raw) or raw[at] > MAX_FRAMES:
+        raise MessageError(f"a letter lacks its frames, or has more than {MAX_FRAMES}.")
+    count, at = raw[at], at + 1
+    frames = []
+    for _ in range(count):
+        length = int.from_bytes(raw[at : at + 4], "little")
+        at += 4
+        if at + length > len(raw):
+            raise MessageError(f"a letter announces a frame of {length} bytes and has {max(len(raw) - at, 0)}.")
+        frames.append(raw[at : at + length])
+        at += length
+    if at != len(raw):
+        raise MessageError(f"a letter has {len(raw) - at} bytes too many.")
+    return tuple(frames)

@@ -1,0 +1,330 @@
+"""A party in a process of its own: it serves the owner's letters, one at a time, and sends nothing unasked.
+
+It works out every turn's rows itself, so no row number travels and none is taken from the owner. It runs only the
+steps of the agreed method. A request that comes twice is answered from the last reply, and any other sequence than the
+next one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.channel import Channel
+from colonnade.errors import ColonnadeError, MessageError, SealError, TrainingError, name_of, unknown
+from colonnade.ledger import OWNER, Ledger
+from colonnade.message import Envelope, decode_fields, encode, fields_of
+from colonnade.method import Method, Turn
+from colonnade.models import ModelBuilder
+from colonnade.optim import OptimizerBuilder
+from colonnade.runtime.build import build_parts
+from colonnade.runtime.keeping import Keeping
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.loop import LoopSite
+from colonnade.runtime.schema import Schema, kinds_of
+from colonnade.schedule import PREDICT_ROWS, Schedule, SharedSchedule
+from colonnade.seal import Seals
+from colonnade.seal.blinded import BlindedEnd
+from colonnade.seal.keys import Identity, Ticket
+from colonnade.seal.noise import NoiseSource
+from colonnade.settings import Settings
+from colonnade.state import Packed, under
+from colonnade.table import Table
+from colonnade.task import Task
+
+Fields = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """All that makes a party: its place among the others, its rows, and what was agreed on."""
+
+    member: int
+    names: tuple[str, ...]
+    """All parties that have columns, in their order."""
+    blinded: tuple[str, ...]
+    """Those beside the owner, among whom sums are blinded."""
+    table: Table
+    method: Method
+    model: ModelBuilder
+    optimizer: OptimizerBuilder
+    task: Task
+    settings: Settings
+    seals: Seals
+    schema: Schema
+    identity: Identity
+    keys: Mapping[str, bytes]
+    job: bytes
+    session: bytes = bytes(16)
+    secret: bytes | None = None
+    """What noise is drawn from, known to this party alone; None in a simulation, which must repeat."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Whose seat it is."""
+        return self.names[self.member]
+
+
+class Party:
+    """One party's process: rows, networks, and its end of the channel."""
+
+    def __init__(self, seat: Seat, keeping: Keeping | None = None) -> None:
+        self.seat, self.name = seat, seat.name
+        self.keeping = Keeping() if keeping is None else keeping
+        how = seat.settings
+        leaders = {OWNER: 1.0}
+        parts = build_parts(
+            seat.method, seat.table, seat.member, seat.model, seat.optimizer, seat.task.outputs, how.seed, list(leaders)
+        )
+        self.site = LoopSite(seat.member, seat.table, parts, how.seed)
+        self.site.leaders, self.site.task = leaders, seat.task.public
+        self.channel = Channel(Ledger(), seals=Seals(), seed=how.seed)
+        self.channel.seals = seat.seals  # its sums are blinded by the end below, not by a channel to others
+        self.channel.know("train", seat.table)
+        self.blinded = (
+            BlindedEnd(seat.job, self.name, seat.blinded, seat.identity, seat.keys)
+            if seat.seals.blind is not None and self.name in seat.blinded
+            else None
+        )
+        rows = seat.table.rows
+        self.schedule = (
+            SharedSchedule((torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
+            if seat.method.several_owners
+            else Schedule(rows, how.batch, how.seed, how.valid, how.shuffle)
+        )
+        if seat.secret is not None:
+            self.channel.end(self.name).source = NoiseSource(seat.secret)
+        for name, table in seat.tables.items():
+            self.place(name, table)
+        self._turn: tuple[int, Turn] | None = None
+        self._last: tuple[int, bytes, bytes] | None = None  # sequence, digest of the request, reply
+        self.ended = False
+
+    def place(self, name: str, table: Table) -> None:
+        """Put another table's rows here."""
+        self.channel.know(name, table)
+        self.site.tables[name] = table
+
+    # letters
+
+    def serve(self, request: bytes) -> bytes:
+        """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
+        letter = open_letter(request)
+        digest = hashlib.sha256(request).digest()
+        if self._last is not None and self._last[:2] == (letter.sequence, digest):
+            return self._last[2]
+        try:
+            self._check(letter)
+            reply = self._served(letter)
+        except ColonnadeError as error:
+            reply = letter.reply("refusal", self.name, refusal(error, self.name))
+        raw = write_letter(reply)
+        self._last = letter.sequence, digest, raw
+        return raw
+
+    def _check(self, letter: Letter) -> None:
+        seat, due = self.seat, 1 + (self._last[0] if self._last else 0)
+        for what, came, agreed in (
+            ("job", letter.job, seat.job),
+            ("session", letter.session, seat.session),
+            ("plan of messages", letter.plan, seat.schema.digest),
+        ):
+            if came != agreed:
+                raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
+        if letter.sender != OWNER or letter.leader != OWNER:
+            raise MessageError(f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}'.")
+        if letter.sequence != due:
+            why = "comes again" if letter.sequence < due else "leaves some out"
+            raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
+
+    def _served(self, letter: Letter) -> Letter:
+        handlers: dict[str, Callable[[Letter], Fields | None]] = {
+            "step": self._step,
+            "sum": self._sum,
+            "blind": self._blind,
+            "keep": self._keep,
+            "back": self._back,
+            "place": self._placed,
+            "spent": self._spent,
+            "end": self._end,
+        }
+        if letter.kind not in handlers:
+            raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
+        fields = handlers[letter.kind](letter)
+        if fields is None:
+            return letter.reply("answer", self.name)
+        frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
+        return letter.reply("answer", self.name, frame)
+
+    # the method's steps
+
+    def _step(self, letter: Letter) -> Fields | None:
+        step, turn = self._step_of(letter), self._turn_of(letter)
+        if self.blinded is not None and self.seat.schema.is_summed(self.name, letter.step):
+            raise SealError(f"'{self.name}' answers step '{letter.step}' only as a blinded sum, and was asked openly.")
+        reply = self._run(step, turn, letter)
+        if reply is None:
+            return None
+        rows = turn.rows.shape[-1]
+        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
+        wire = self.channel.seal_up(reply, party=self.name, step=letter.step, turn=turn)
+        return self.channel.carry(wire, self.name, turn.leader, letter.step, turn)
+
+    def _sum(self, letter: Letter) -> Fields:
+        """A step whose reply may leave only under masks."""
+        blinded, turn = self._blinded(), self._turn_of(letter)
+        reply = self._run(self._step_of(letter), turn, letter)
+        if reply is None:
+            raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
+        released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
+        end = self.channel.end(self.name)
+        told = self._frame(letter, 1)
+        end.bounds = {f"{letter.step}/{name.removesuffix('.bound')}": bound for name, bound in told.items()}
+        codes = end.sum_codes(released, len(self.seat.blinded), letter.step, turn)
+        end.bounds = {}  # the scales are the owner's to remember
+        blinded.hold(end.encode(codes, released, letter.step, turn), self.channel.about(letter.step, turn))
+        if self.seat.seals.blind is not None and self.seat.seals.blind.recover:
+            return {}
+        return blinded.answer("blind", {}, self._ticket(letter))
+
+    def _blind(self, letter: Letter) -> Fields:
+        """A phase of the key agreement or of a sum that was begun."""
+        return self._blinded().answer(letter.purpose, self._frame(letter, 0), self._ticket(letter))
+
+    def _run(self, step: Callable[..., Any], turn: Turn, letter: Letter) -> Any:
+        reads, _ = kinds_of(step)
+        received = [] if reads is None else [self._message(reads, letter, turn)]
+        self.site.begin(turn)
+        try:
+            return self.site.run(step, turn, received, shared=False)[0]
+        except ColonnadeError:
+            raise
+        except Exception as error:
+            raise TrainingError(
+                f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
+                f"in the batch: {error}"
+            ) from error
+
+    def _message(self, kind: Any, letter: Letter, turn: Turn) -> Any:
+        wire, rows = self._frame(letter, 0), turn.rows.shape[-1]
+        if not wire:
+            raise MessageError(f"step '{letter.step}' came to '{self.name}' without its message.")
+        self.channel.carry(wire, turn.leader, self.name, letter.step, turn)
+        form = self.seat.schema.like(self.name, "down", letter.step, rows) or wire
+        like = kind(*(form.get(name, torch.empty(0)) for name in kind._fields))
+        message = self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn)
+        self.seat.schema.check(self.name, "down", letter.step, fields_of(message), rows, turn.round)
+        return message
+
+    def _step_of(self, letter: Letter) -> Callable[..., Any]:
+        known = type(self.seat.method).steps()
+        if letter.step not in known:
+            raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, known)
+        return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
+
+    def _turn_of(self, letter: Letter) -> Turn:
+        """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
+        if self._turn is None or self._turn[0] != letter.turn:
+            rows = self._rows(letter)
+            turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
+            self._turn = letter.turn, turn
+        return self._turn[1]
+
+    def _rows(self, letter: Letter) -> Tensor:
+        if letter.table not in self.site.tables:
+            raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
+        if letter.purpose == "train":
+            if letter.table != "train" or letter.round >= self.seat.settings.rounds:
+                raise MessageError(
+                    f"round {letter.round} on '{letter.table}' came to '{self.name}', which agreed to "
+                    f"{self.seat.settings.rounds} rounds on 'train'."
+                )
+            rows = self.schedule.batch_of(letter.round)
+            return rows[0] if rows.ndim > 1 else rows  # of several owners only the first is remote
+        if letter.purpose == "explain":
+            return torch.arange(0)
+        whole = self.schedule.valid_rows
+        if letter.table != "train":
+            whole = torch.arange(self.site.tables[letter.table].rows)
+        parts: Sequence[Tensor] = whole.split(PREDICT_ROWS)
+        if letter.part >= len(parts):
+            raise MessageError(f"part {letter.part} of '{letter.table}' came to '{self.name}'; it has {len(parts)}.")
+        return parts[letter.part]
+
+    # state
+
+    def states(self) -> Packed:
+        """This party's own state, with that of its end of the channel."""
+        (state,) = self.site.states().values()
+        return state | {f"seal/{key}": value for key, value in self.channel.end(self.name).state().items()}
+
+    def _keep(self, letter: Letter) -> Fields:
+        """Keep the present state on this party's own disk; only its number travels."""
+        needed = self._frame(letter, 0).get("needed", torch.arange(0)).tolist()
+        return {"kept": torch.tensor([self.keeping.keep(self.states(), needed)])}
+
+    def _back(self, letter: Letter) -> None:
+        """Go back to a state that was kept."""
+        number = self._frame(letter, 0).get("kept", torch.arange(0))
+        if number.numel() != 1:
+            raise MessageError(f"'{self.name}' was told to go back without a number of a state that it kept.")
+        state = self.keeping.get(int(number))
+        self.site.load({self.seat.member: state})
+        self.channel.end(self.name).load(under(state, "seal"))
+        self._turn = None
+
+    def _placed(self, letter: Letter) -> Fields:
+        """Say how many rows a table has that the owner wants to ask about."""
+        if letter.table not in self.site.tables:
+            raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
+        return {"rows": torch.tensor([self.site.tables[letter.table].rows])}
+
+    def _spent(self, letter: Letter) -> Fields:
+        """What this party's releases have cost."""
+        budget = self.channel.end(self.name).budget
+        if budget is None:
+            return {}
+        found = budget.summary()
+        numbers = {key: value for key, value in found.items() if isinstance(value, int | float)}
+        numbers |= {f"messages.{purpose}": count for purpose, count in found["messages"].items()}
+        return {key: torch.tensor([value], dtype=torch.float64) for key, value in numbers.items()}
+
+    def _end(self, letter: Letter) -> None:
+        self.ended = True
+
+    # parts of letters
+
+    def _frame(self, letter: Letter, number: int) -> Fields:
+        """The tensors of a frame, none if it is not there."""
+        if number >= len(letter.frames) or not len(letter.frames[number]):
+            return {}
+        fields, about = decode_fields(letter.frames[number])
+        if about.sender != OWNER or about.round != letter.round:
+            raise MessageError(f"a frame of '{about.sender}', round {about.round}, came in a letter of the owner's.")
+        return fields
+
+    def _ticket(self, letter: Letter) -> Ticket:
+        return Ticket(letter.round, letter.serial, letter.attempt, letter.step)
+
+    def _blinded(self) -> BlindedEnd:
+        if self.blinded is None:
+            raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
+        return self.blinded
+
+
+def refusal(error: ColonnadeError, who: str) -> bytes:
+    """An error as a frame: its kind, and its sentence."""
+    text = str(error).encode("utf-8", errors="replace")[:2000]
+    kind = name_of(error).encode()
+    fields = {
+        name: torch.frombuffer(bytearray(raw), dtype=torch.uint8) for name, raw in (("kind", kind), ("text", text))
+    }
+    return encode(fields, Envelope("refusal", who, 0))

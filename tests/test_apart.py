@@ -1,0 +1,190 @@
+"""Parties behind letters: with every seal, resumed, and faced with letters that are not the owner's."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import colonnade as cn
+from colonnade.errors import ConfigError, MessageError, SealError
+from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+from test_contract import Case, everything, everything_apart, federation, train, without_time
+
+SEALS = {
+    "bits": (cn.SplitNN(), cn.Bits(4)),
+    "bits and feedback": (cn.VIMADMM(lr=0.02, local_steps=2), cn.Bits(4, feedback=True)),
+    "bits at the owner too": (cn.VFedMH(), cn.Bits(4, feedback=True)),
+    "topk": (cn.VIMSGD(), cn.TopK(0.3)),
+    "noise": (cn.FDML(), cn.Noise(clip=1.0, epsilon=50.0)),
+    "blind": (cn.VIMADMMJ(lr=0.02, local_steps=2), cn.Blind()),
+    "blind and bits": (cn.FDML(), [cn.Blind(), cn.Bits(4)]),
+    "blind and bits and feedback": (cn.FDML(), [cn.Blind(), cn.Bits(4, feedback=True)]),
+    "blind with the owner's columns": (cn.VFedMH(), cn.Blind()),
+    "blind and recover": (cn.FDML(), cn.Blind(recover=True)),
+    "labels": (cn.FDML(), cn.RandomLabels(epsilon=3.0)),
+}
+
+
+def both(method: cn.Method, seal: Any, **more: Any) -> list[cn.Run]:
+    case = Case(method, owner="first" if method.needs_owner_columns else "labels")
+    return [train(case, runtime, seal=seal, **more) for runtime in ("loop", "apart")]
+
+
+@pytest.mark.parametrize("which", SEALS)
+def test_every_seal_behind_letters(which: str) -> None:
+    loop, apart = both(*SEALS[which])
+    assert apart.ledger.to_json() == loop.ledger.to_json()
+    assert without_time(apart.history) == without_time(loop.history)
+    expected, found = everything(loop), everything_apart(apart)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), f"letters changed {name}"
+    assert apart.privacy == loop.privacy
+
+
+def test_a_run_apart_resumes_exactly(tmp_path: Path) -> None:
+    case = Case(cn.VIMADMM(lr=0.02, local_steps=2), owner="first")
+    whole = train(case, "apart", evaluate_every=4)
+
+    def die(run: cn.Run) -> None:
+        if run.round == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(case, "apart", evaluate_every=4, folder=tmp_path / "run", on_round=die)
+    resumed = cn.resume(tmp_path / "run", federation("first"), test=federation("first"))
+    assert without_time(resumed.history) == without_time(whole.history)
+    expected, found = everything_apart(whole), everything_apart(resumed)
+    for name, value in expected.items():
+        assert name.endswith("/kept") or torch.equal(found[name], value), name
+
+
+def test_the_best_model_comes_back_by_its_number(tmp_path: Path) -> None:
+    loop, apart = both(cn.FDML(lr=2.0), None, stop_drop=1.0, valid=0.3, evaluate_every=1, rounds=40)
+    assert apart.round == loop.round
+    test = federation("labels")
+    assert apart.evaluate(test) == loop.evaluate(test)
+    assert torch.equal(apart.predict(test), loop.predict(test))
+
+
+def test_a_run_that_was_opened_predicts_from_its_folder(tmp_path: Path) -> None:
+    run = train(Case(cn.SplitNN()), "apart", folder=tmp_path / "run")
+    again = cn.resume(tmp_path / "run", federation("labels"), train=False)
+    assert torch.equal(again.predict(federation("labels")), run.predict(federation("labels")))
+
+
+def test_several_owners_are_refused_with_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="several owners"):
+        train(Case(cn.MultiVFL(), owners=2), "apart")
+
+
+# Letters that a party must refuse
+
+
+@pytest.fixture
+def party() -> Any:
+    run = train(Case(cn.FDML()), "apart", rounds=3)
+    return run.parties.lines.parties["party 2"], run.parties
+
+
+def ask(party: Any, remote: Any, **changed: Any) -> str:
+    """What a party answers to a step that differs from the next one in some way: a sentence, or nothing."""
+    letter = replace(remote.stamp, step="logits", purpose="evaluate", table="test", sequence=party._last[0] + 1)
+    reply = open_letter(party.serve(write_letter(replace(letter, **changed))))
+    if reply.kind != "refusal":
+        return ""
+    return bytes(decode_fields(reply.frames[0])[0]["text"].numpy()).decode()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"job": bytes(15) + b"x"}, "another job"),
+        ({"session": bytes(15) + b"x"}, "another session"),
+        ({"plan": bytes(15) + b"x"}, "another plan"),
+        ({"sender": "party 1"}, "a letter of 'party 1'"),
+        ({"sequence": 1}, "comes again"),
+        ({"sequence": 1000}, "leaves some out"),
+        ({"step": "__init__"}, "unknown step"),
+        ({"step": "round"}, "unknown step"),
+        ({"step": "start"}, "unknown step"),
+        ({"table": "passwords"}, "unknown table"),
+        ({"part": 7}, "part 7"),
+        ({"purpose": "train", "table": "train", "round": 3}, "agreed to 3 rounds"),
+        ({"kind": "sum"}, "agreed to none"),
+        ({"kind": "answer"}, "serves no such"),
+        ({"kind": "back"}, "without a number"),
+        ({"step": "follow"}, "without its message"),
+        ({"step": "follow", "frames": (b"CLND",)}, "at least"),
+    ],
+)
+def test_a_party_refuses(party: Any, changed: dict[str, Any], said: str) -> None:
+    found = ask(*party, **changed)
+    assert found == "" if not said else said in found
+
+
+def test_a_message_of_another_shape_is_refused_by_the_party(party: Any) -> None:
+    wrong = encode({"slope": torch.zeros(5, 99)}, Envelope("follow", "owner", 0))
+    assert "was expected" in ask(*party, step="follow", purpose="train", table="train", round=0, frames=(wrong,))
+
+
+def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) -> None:
+    end, remote = party
+    letter = replace(remote.stamp, kind="keep", sequence=end._last[0] + 1)
+    first = end.serve(write_letter(letter))
+    assert end.serve(write_letter(letter)) == first
+    assert len(end.keeping.numbers) == int(decode_fields(open_letter(first).frames[0])[0]["kept"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda fields: {name: value[:3] for name, value in fields.items()}, "was expected"),
+        (lambda fields: {name: value.double() for name, value in fields.items()}, "was expected"),
+        (lambda fields: {"other": next(iter(fields.values()))}, "were expected"),
+        (lambda fields: {name: value * torch.nan for name, value in fields.items()}, "not finite"),
+    ],
+)
+def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: Any, said: str) -> None:
+    run = train(Case(cn.SplitNN()), "apart", rounds=2)
+    serve = run.parties.lines.parties["party 2"].serve
+
+    def lying(request: bytes) -> bytes:
+        reply = open_letter(serve(request))
+        if not reply.frames:
+            return write_letter(reply)
+        fields, about = decode_fields(reply.frames[0])
+        return write_letter(replace(reply, frames=(encode(change(fields), about),)))
+
+    run.parties.lines.parties["party 2"].serve = lying
+    top = {name: value.clone() for name, value in run.owner.top.state_dict().items()}
+    with pytest.raises(MessageError, match=said):
+        run.method.round(run.owner, run.parties, cn.Turn(1, run.schedule.batch_of(1)))
+    assert all(torch.equal(value, top[name]) for name, value in run.owner.top.state_dict().items())
+
+
+def test_a_letter_is_read_as_it_was_written() -> None:
+    letter = Letter("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
+    raw = write_letter(letter)
+    again = open_letter(raw)
+    assert replace(again, frames=tuple(map(bytes, again.frames))) == letter
+    assert len(raw) == letter.overhead + 3
+    for cut in range(len(raw)):
+        with pytest.raises(MessageError):
+            open_letter(raw[:cut])
+
+
+def test_a_blinded_step_never_answers_in_the_clear() -> None:
+    run = train(Case(cn.FDML()), "apart", rounds=2, seal=cn.Blind())
+    end = run.parties.lines.parties["party 2"]
+    assert "only as a blinded sum" in ask(end, run.parties)
+
+
+def test_a_sum_that_was_not_begun_is_refused() -> None:
+    run = train(Case(cn.FDML()), "apart", rounds=2, seal=cn.Blind())
+    with pytest.raises(SealError, match="phase"):
+        run.parties.call("blind", "party 2", {}, purpose="steal")
