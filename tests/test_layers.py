@@ -37,6 +37,7 @@ LAYERS = [
     "report",
     "config watch",
     "jobs",
+    "federation",
     "cli",
     "__main__",
 ]
