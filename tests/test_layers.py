@@ -38,6 +38,7 @@ LAYERS = [
     "report",
     "config watch",
     "jobs",
+    "federation",
     "cli",
     "__main__",
 ]

@@ -14,7 +14,10 @@
     │   └── PrivacyError           a release that would spend more privacy than was granted
     ├── TrainingError              values that stopped being numbers, with party, round and step
     ├── CheckpointError            a saved state that is torn, altered or foreign
-    └── FolderError                a run folder that cannot be read or written
+    ├── FolderError                a run folder that cannot be read or written
+    └── LinkError                  a link between organisations that cannot be had: certificates, names, ports, TLS
+        ├── UnreachableError       nobody answers at the address yet; trying again may help
+        └── Broken                 a link that was there and is gone; whose and why
 
     ColonnadeWarning               something was left out or is odd, and work goes on
 
@@ -80,6 +83,22 @@ class CheckpointError(ColonnadeError):
 
 class FolderError(ColonnadeError):
     """A run folder that cannot be read or written."""
+
+
+class LinkError(ColonnadeError):
+    """A link between organisations that cannot be had: certificates, names, ports, TLS."""
+
+
+class UnreachableError(LinkError):
+    """Nobody answers at the address yet; trying again may help."""
+
+
+class Broken(LinkError):  # noqa: N818 - it says what the link is
+    """A link that was there and is gone; ``party`` says whose, ``said`` what the other side gave as its reason."""
+
+    def __init__(self, message: str, party: str, said: str = "") -> None:
+        super().__init__(message)
+        self.party, self.said = party, said
 
 
 class ColonnadeWarning(UserWarning):

@@ -1,0 +1,63 @@
+"""What came over one stream and was not taken yet: so many bytes at most, so that a peer cannot fill the memory."""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+
+from colonnade.errors import AwayError, Broken
+
+ROOM = 1 << 20  # bytes that may lie there before the stream must wait; one message more may always be on its way
+_EACH = 1_000  # what a message costs beside its bytes, so that empty ones do not pile up either
+
+
+class Mailbox:
+    """One thread fills it from the stream, any other takes; both ends only ever wait, and never spin.
+
+    >>> box = Mailbox("bank")
+    >>> box.end("it hung up.")
+    >>> box.take(1.0)
+    Traceback (most recent call last):
+    colonnade.errors.Broken: the link to 'bank' broke: it hung up.
+    """
+
+    def __init__(self, whose: str) -> None:
+        self.whose = whose
+        self.ended: tuple[str, str] | None = None
+        self._came: SimpleQueue[bytes | None] = SimpleQueue()
+        self._taken: SimpleQueue[int] = SimpleQueue()  # sizes, told to the filling thread
+        self._held = 0  # the filling thread's own count
+
+    def put(self, data: bytes) -> None:
+        """Leave a message, and wait until there is room for another; after the end it is dropped."""
+        if self.ended is not None:
+            return
+        self._came.put(data)
+        self._held += len(data) + _EACH
+        while self.ended is None and (self._held > ROOM or not self._taken.empty()):
+            self._held -= self._taken.get()
+
+    def end(self, why: str, said: str = "") -> None:
+        """Nothing comes any more, because of ``why``, of which the first counts; what is there can still be taken."""
+        if self.ended is None:
+            self.ended = why, said
+            self._came.put(None)
+        self._taken.put(0)  # wakes the filling thread
+
+    def take(self, seconds: float | None) -> bytes:
+        """The next message; waits so long at most, or for ever."""
+        try:
+            data = self._came.get(timeout=seconds if seconds is None else max(seconds, 0.0))
+        except Empty:
+            raise AwayError(
+                f"'{self.whose}' sent nothing for {seconds:g} s; see that it is well, or wait longer.", self.whose
+            ) from None
+        if data is None:
+            self._came.put(None)  # for whoever asks next
+            raise self.broken()
+        self._taken.put(len(data) + _EACH)
+        return data
+
+    def broken(self) -> Broken:
+        """The error that says whose link ended and why."""
+        why, said = self.ended or ("it is gone.", "")
+        return Broken(f"the link to '{self.whose}' broke: {why}", self.whose, said)
