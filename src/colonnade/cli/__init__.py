@@ -1,9 +1,23 @@
 """The command line, ``colonnade VERB``: one module per group of verbs, no logic of its own."""
 
-from colonnade.cli import align, demo, listing, predict, report, select, sweep, train, watch
+from colonnade.cli import align, audit, demo, listing, predict, report, select, status, sweep, train, watch
 from colonnade.cli.app import app
 
-__all__ = ["align", "app", "demo", "listing", "main", "predict", "report", "select", "sweep", "train", "watch"]
+__all__ = [
+    "align",
+    "app",
+    "audit",
+    "demo",
+    "listing",
+    "main",
+    "predict",
+    "report",
+    "select",
+    "status",
+    "sweep",
+    "train",
+    "watch",
+]
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""A federation between organisations: every side in its own process, with its own keys, logs and records."""
