@@ -24,7 +24,8 @@ import colonnade as cn
 from benchmarks.table import show
 from colonnade.cli.live import live
 from colonnade.run import Run
-from colonnade.watch import Server, in_background
+from colonnade.serve import in_background
+from colonnade.watch import Server
 
 OnRound = Callable[[Run], None]
 READER = """

@@ -14,7 +14,7 @@ import colonnade
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "errors",
-    "options table message optim models net schedule settings state evaluate prox",
+    "options table message optim models net schedule settings state evaluate prox serve",
     "task",
     "ledger heard",
     "seal",

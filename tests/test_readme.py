@@ -77,6 +77,11 @@ def check_deployment(printed: str, folder: Path) -> None:
         assert not Path(name).suffix or name in text, f"{path} is not in the page's table"
 
 
+def check_operations(printed: str, folder: Path) -> None:
+    assert "training None\n" in printed and "\nTrue []\n" in printed
+    assert 'colonnade_bytes_total{peer="shop",direction="sent"} 230000\n' in printed
+
+
 def check_own_method(printed: str, folder: Path) -> None:
     *whole, sealed, without = accuracies(printed)
     assert len(whole) == 3 and whole[2] > 0.93 and sealed > 0.7 and without > 0.3
@@ -95,6 +100,7 @@ CHECKS: dict[str, Callable[[str, Path], None]] = {
     "explain.md": check_who_matters,
     "data.md": check_data,
     "deployment.md": check_deployment,
+    "operations.md": check_operations,
     "write_a_method.md": check_own_method,
 }
 """What must come out of a page, beside no error."""

@@ -21,7 +21,8 @@ from browser import PATH, Browser
 from colonnade import checkpoint
 from colonnade.cli import app
 from colonnade.errors import ConfigError
-from colonnade.watch import Server, in_background
+from colonnade.serve import in_background
+from colonnade.watch import Server
 from synthetic_runs import HOSTILE, synthetic
 
 

@@ -13,7 +13,8 @@ import typer
 
 from colonnade.cli.app import app, err, say
 from colonnade.errors import FolderError
-from colonnade.watch import LOOPBACK, Server, in_background
+from colonnade.serve import LOOPBACK, in_background
+from colonnade.watch import Server
 
 
 @app.command(epilog="Example: colonnade watch runs/vafl-digits-0 --open")

@@ -1,1 +1,1 @@
-"""Between organisations: one TLS 1.3 stream per party, certificates on both sides, and only the owner opens a port."""
+"""A federation between organisations: every side in its own process, with its own keys, links, logs and records."""
