@@ -1,0 +1,26 @@
+"""The command line, ``colonnade VERB``: one module per group of verbs, no logic of its own."""
+
+from colonnade.cli import align, audit, demo, keys, listing, predict, report, select, status, sweep, train, watch
+from colonnade.cli.app import app
+
+__all__ = [
+    "align",
+    "app",
+    "audit",
+    "demo",
+    "keys",
+    "listing",
+    "main",
+    "predict",
+    "report",
+    "select",
+    "status",
+    "sweep",
+    "train",
+    "watch",
+]
+
+
+def main() -> None:
+    """What the command ``colonnade`` runs."""
+    app()
