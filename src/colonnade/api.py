@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
 from colonnade.runtime import RUNTIMES
+from colonnade.runtime.far import Far
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
@@ -84,9 +85,60 @@ def train(
     >>> run.evaluate(test)["accuracy"] > 0.9
     True
     """
-    check_federation(tables, several=True)
     if folder is not None:
         check_vacant(Path(folder))
+    how: dict[str, Any] = {
+        "epochs": epochs,
+        "rounds": rounds,
+        "batch": batch,
+        "seed": seed,
+        "runtime": runtime,
+        "valid": valid,
+    }
+    how |= {"shuffle": shuffle, "evaluate_every": evaluate_every, "stop_drop": stop_drop, "threads": threads}
+    how |= {"missing": missing, "when_away": when_away, "task": task, "weights": weights}
+    run = start(plan(tables, method, model=model, optimizer=optimizer, seal=seal, **how), tables, folder)
+    if targets is not None:
+        run.teach(targets)
+    return run.fit(test, on_round, away)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before its first round: what decides it, every part checked."""
+
+    method: Method
+    settings: Settings
+    seals: Seals
+    given: list[Seal]
+    models: list[models.ModelBuilder]
+    optimizers: list[optim.OptimizerBuilder]
+
+
+def plan(
+    tables: Sequence[Table],
+    method: str | Method = "vimadmm",
+    *,
+    epochs: int | None = None,
+    rounds: int | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    runtime: str = "fused",
+    model: Many = None,
+    optimizer: Many = None,
+    seal: Any = None,
+    task: str | None = None,
+    weights: Weights = None,
+    valid: float = 0.0,
+    shuffle: str = "epoch",
+    evaluate_every: int | None = None,
+    stop_drop: float | None = None,
+    threads: int = 1,
+    missing: str = "refuse",
+    when_away: str = "wait",
+) -> Plan:
+    """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
+    check_federation(tables, several=True)
     learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
     chosen = _method_for(method, tables, **learnt)
     batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
@@ -108,37 +160,24 @@ def train(
         **learnt,
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
-    run = _start(tables, chosen, settings, model, optimizer, seals, listed(seal), folder)
-    if targets is not None:
-        run.teach(targets)
-    return run.fit(test, on_round, away)
-
-
-def _start(
-    tables: Sequence[Table],
-    method: Method,
-    settings: Settings,
-    model: Many,
-    optimizer: Many,
-    seals: Seals,
-    given: list[Seal],
-    folder: str | Path | None,
-) -> Run:
-    """The run before its first round, with a network and an optimiser for every party."""
     parties = parties_of(tables)
     builders = _one_each(_default_models(parties) if model is None else model, parties, "model")
-    optimizers = _one_each(method.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
+    optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
+    return Plan(chosen, settings, seals, listed(seal), builders, optimizers)
+
+
+def start(what: Plan, tables: Sequence[Table], folder: str | Path | None = None, far: Far | None = None) -> Run:
+    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own."""
     place = None if folder is None else make_folder(folder)
+    each = what.settings, what.models, what.optimizers
     return Run(
         tables,
-        method,
-        settings,
-        builders,
-        optimizers,
-        seals=seals,
+        what.method,
+        *each,
+        seals=what.seals,
         folder=place,
-        description=_describe(tables, method, builders, optimizers, given),
-        far=far_for(tables, method, settings, builders, optimizers, place),
+        description=_describe(tables, what.method, what.models, what.optimizers, what.given),
+        far=far or far_for(tables, what.method, *each, place),
     )
 
 

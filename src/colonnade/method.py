@@ -207,6 +207,7 @@ class Owner:
         self.seed = seed
         self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
         self.owners: Any = None  # Owners, this one first, for methods that know several
+        self.secret: bytes | None = None  # what protected labels are drawn from; None in a simulation, which repeats
         self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
         self._given = set(vars(self)) | {"_given"}
 
@@ -240,7 +241,7 @@ class Owner:
     def protect(self, labels: RandomLabels | LaplaceLabels) -> Tensor:
         """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
         # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
-        key = hashlib.sha256(f"labels/{self.seed}".encode()).digest()
+        key = self.secret or hashlib.sha256(f"labels/{self.seed}".encode()).digest()
         self.soft = labels.protect(self.tables["train"], self.outputs, key)
         return self.soft
 

@@ -109,6 +109,7 @@ def make_sides(
     channel = Channel(ledger, seals=seals, parties=others, seed=seed)
     channel.heard = Heard(means=keeps_means(method, settings), sample=method.refits)
     owner = Owner(labels, task, len(parties), seed)
+    owner.secret = None if far is None else far.secret
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     common: dict[str, Any] = {

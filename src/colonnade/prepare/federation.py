@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,30 +45,48 @@ def prepare(
         sheet.check_unchanged()
     train, held = parts(len(rows[0]), test, seed)
     ids = _same_ids(ordered, [chosen[np.concatenate([train, held])] for chosen in rows])
-    whole_tables = []
-    for sheet, chosen in zip(ordered, rows, strict=True):
-        how = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
-        preparation = fit(sheet, chosen[train], **how)  # type: ignore[arg-type]
-        columns = preparation.apply(sheet, chosen[np.concatenate([train, held])]) if preparation.width else None
-        whole_tables.append((sheet.name, columns, preparation))
-    answers = labels_of(ordered[0], labels, rows[0][np.concatenate([train, held])])
-
-    def federation(part: slice) -> list[Table]:
-        tables = [
-            Table(
-                ids[part],
-                None if columns is None else columns[part],
-                name=name,
-                column_names=preparation.column_names,
-                preparation=preparation,
-            )
-            for name, columns, preparation in whole_tables
-        ]
-        tables[0] = replace(tables[0], labels=answers.values[part], classes=answers.classes)
+    how: dict[str, Any] = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
+    each = [
+        prepare_alone(sheet, chosen, train, held, ids, labels if sheet is ordered[0] else None, **how)
+        for sheet, chosen in zip(ordered, rows, strict=True)
+    ]
+    both = [first for first, _ in each], [second for _, second in each]
+    for tables in both[: 1 + bool(len(held))]:
         check_federation(tables)
-        return tables
+    return both[0], both[1] if len(held) else []
 
-    return federation(slice(0, len(train))), federation(slice(len(train), None)) if len(held) else []
+
+def prepare_alone(
+    sheet: Sheet,
+    rows: np.ndarray,
+    train: np.ndarray,
+    held: np.ndarray,
+    ids: np.ndarray | None = None,
+    labels: str | None = None,
+    **how: Any,
+) -> tuple[Table, Table]:
+    """One party's tables of its aligned ``rows``, to train on and to test on; the second one has at least one row.
+
+    ``train`` and ``held`` are what :func:`parts` gave; ``labels`` is the kind of the owner's.
+    """
+    chosen = rows[np.concatenate([train, held])]
+    known = sheet.ids_at(chosen) if ids is None else ids
+    preparation = fit(sheet, rows[train], **how)
+    columns = preparation.apply(sheet, chosen) if preparation.width else None
+    answers = None if labels is None else labels_of(sheet, labels, chosen)
+
+    def table(part: slice) -> Table:
+        return Table(
+            known[part],
+            None if columns is None else columns[part],
+            None if answers is None else answers.values[part],
+            name=sheet.name,
+            column_names=preparation.column_names,
+            classes=() if answers is None else answers.classes,
+            preparation=preparation,
+        )
+
+    return table(slice(0, len(train))), table(slice(len(train), None) if len(held) else slice(0, 1))
 
 
 def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,8 @@ class Far:
     session: bytes = NOTHING
     keys: Mapping[str, bytes] = field(default_factory=dict)
     identities: Mapping[str, Identity] = field(default_factory=dict)
+    secret: bytes | None = None
+    """What the owner draws protected labels from; None in a simulation, which must repeat."""
     folder: Path | None = None
     """Where parties of one organisation keep their states; None for memory."""
 

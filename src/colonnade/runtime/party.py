@@ -1,13 +1,11 @@
 """A party in a process of its own: it serves the owner's letters, one at a time, and sends nothing unasked.
 
 It works out every turn's rows itself, so no row number travels and none is taken from the owner. It runs only the
-steps of the agreed method. A request that comes twice is answered from the last reply, and any other sequence than the
-next one is refused.
+steps of the agreed method.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +15,18 @@ import torch
 from torch import Tensor
 
 from colonnade.channel import Channel
-from colonnade.errors import ColonnadeError, MessageError, SealError, TrainingError, name_of, unknown
+from colonnade.errors import ColonnadeError, MessageError, SealError, TrainingError, unknown
 from colonnade.ledger import OWNER, Ledger
-from colonnade.message import Envelope, decode_fields, encode, fields_of
+from colonnade.message import fields_of
 from colonnade.method import Method, Turn
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.build import build_parts
 from colonnade.runtime.keeping import Keeping
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.letter import Letter
 from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.schema import Schema, kinds_of
+from colonnade.runtime.server import Fields, Handler, Server
 from colonnade.schedule import PREDICT_ROWS, Schedule, SharedSchedule
 from colonnade.seal import Seals
 from colonnade.seal.blinded import BlindedEnd
@@ -37,8 +36,6 @@ from colonnade.settings import Settings
 from colonnade.state import Packed, under
 from colonnade.table import Table
 from colonnade.task import Task
-
-Fields = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -73,11 +70,12 @@ class Seat:
         return self.names[self.member]
 
 
-class Party:
+class Party(Server):
     """One party's process: rows, networks, and its end of the channel."""
 
     def __init__(self, seat: Seat, keeping: Keeping | None = None) -> None:
-        self.seat, self.name = seat, seat.name
+        super().__init__(seat.name, seat.job, seat.session, seat.schema.digest)
+        self.seat = seat
         self.keeping = Keeping() if keeping is None else keeping
         how = seat.settings
         leaders = {OWNER: 1.0}
@@ -105,48 +103,16 @@ class Party:
         for name, table in seat.tables.items():
             self.place(name, table)
         self._turn: tuple[int, Turn] | None = None
-        self._last: tuple[int, bytes, bytes] | None = None  # sequence, digest of the request, reply
-        self.ended = False
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
         self.channel.know(name, table)
         self.site.tables[name] = table
 
-    # letters
-
-    def serve(self, request: bytes) -> bytes:
-        """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
-        letter = open_letter(request)
-        digest = hashlib.sha256(request).digest()
-        if self._last is not None and self._last[:2] == (letter.sequence, digest):
-            return self._last[2]
-        try:
-            self._check(letter)
-            reply = self._served(letter)
-        except ColonnadeError as error:
-            reply = letter.reply("refusal", self.name, refusal(error, self.name))
-        raw = write_letter(reply)
-        self._last = letter.sequence, digest, raw
-        return raw
-
-    def _check(self, letter: Letter) -> None:
-        seat, due = self.seat, 1 + (self._last[0] if self._last else 0)
-        for what, came, agreed in (
-            ("job", letter.job, seat.job),
-            ("session", letter.session, seat.session),
-            ("plan of messages", letter.plan, seat.schema.digest),
-        ):
-            if came != agreed:
-                raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
-        if letter.sender != OWNER or letter.leader != OWNER:
-            raise MessageError(f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}'.")
-        if letter.sequence != due:
-            why = "comes again" if letter.sequence < due else "leaves some out"
-            raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
-
-    def _served(self, letter: Letter) -> Letter:
-        handlers: dict[str, Callable[[Letter], Fields | None]] = {
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """Steps, sums and their phases, states, tables, budgets, the end."""
+        return {
             "step": self._step,
             "sum": self._sum,
             "blind": self._blind,
@@ -156,13 +122,6 @@ class Party:
             "spent": self._spent,
             "end": self._end,
         }
-        if letter.kind not in handlers:
-            raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
-        fields = handlers[letter.kind](letter)
-        if fields is None:
-            return letter.reply("answer", self.name)
-        frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
-        return letter.reply("answer", self.name, frame)
 
     # the method's steps
 
@@ -186,7 +145,7 @@ class Party:
             raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
         released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
         end = self.channel.end(self.name)
-        told = self._frame(letter, 1)
+        told = self.frame(letter, 1)
         end.bounds = {f"{letter.step}/{name.removesuffix('.bound')}": bound for name, bound in told.items()}
         codes = end.sum_codes(released, len(self.seat.blinded), letter.step, turn)
         end.bounds = {}  # the scales are the owner's to remember
@@ -197,7 +156,7 @@ class Party:
 
     def _blind(self, letter: Letter) -> Fields:
         """A phase of the key agreement or of a sum that was begun."""
-        return self._blinded().answer(letter.purpose, self._frame(letter, 0), self._ticket(letter))
+        return self._blinded().answer(letter.purpose, self.frame(letter, 0), self._ticket(letter))
 
     def _run(self, step: Callable[..., Any], turn: Turn, letter: Letter) -> Any:
         reads, _ = kinds_of(step)
@@ -214,7 +173,7 @@ class Party:
             ) from error
 
     def _message(self, kind: Any, letter: Letter, turn: Turn) -> Any:
-        wire, rows = self._frame(letter, 0), turn.rows.shape[-1]
+        wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
         if not wire:
             raise MessageError(f"step '{letter.step}' came to '{self.name}' without its message.")
         self.channel.carry(wire, turn.leader, self.name, letter.step, turn)
@@ -268,12 +227,12 @@ class Party:
 
     def _keep(self, letter: Letter) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
-        needed = self._frame(letter, 0).get("needed", torch.arange(0)).tolist()
+        needed = self.frame(letter, 0).get("needed", torch.arange(0)).tolist()
         return {"kept": torch.tensor([self.keeping.keep(self.states(), needed)])}
 
     def _back(self, letter: Letter) -> None:
         """Go back to a state that was kept."""
-        number = self._frame(letter, 0).get("kept", torch.arange(0))
+        number = self.frame(letter, 0).get("kept", torch.arange(0))
         if number.numel() != 1:
             raise MessageError(f"'{self.name}' was told to go back without a number of a state that it kept.")
         state = self.keeping.get(int(number))
@@ -300,17 +259,6 @@ class Party:
     def _end(self, letter: Letter) -> None:
         self.ended = True
 
-    # parts of letters
-
-    def _frame(self, letter: Letter, number: int) -> Fields:
-        """The tensors of a frame, none if it is not there."""
-        if number >= len(letter.frames) or not len(letter.frames[number]):
-            return {}
-        fields, about = decode_fields(letter.frames[number])
-        if about.sender != OWNER or about.round != letter.round:
-            raise MessageError(f"a frame of '{about.sender}', round {about.round}, came in a letter of the owner's.")
-        return fields
-
     def _ticket(self, letter: Letter) -> Ticket:
         return Ticket(letter.round, letter.serial, letter.attempt, letter.step)
 
@@ -318,13 +266,3 @@ class Party:
         if self.blinded is None:
             raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
         return self.blinded
-
-
-def refusal(error: ColonnadeError, who: str) -> bytes:
-    """An error as a frame: its kind, and its sentence."""
-    text = str(error).encode("utf-8", errors="replace")[:2000]
-    kind = name_of(error).encode()
-    fields = {
-        name: torch.frombuffer(bytearray(raw), dtype=torch.uint8) for name, raw in (("kind", kind), ("text", text))
-    }
-    return encode(fields, Envelope("refusal", who, 0))

@@ -1,0 +1,103 @@
+"""What every party's process does with letters, whatever they are about: check them, answer once, refuse in a sentence.
+
+A request that comes twice is answered from the last reply, and any other sequence than the next one is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.errors import ColonnadeError, MessageError, name_of
+from colonnade.ledger import OWNER
+from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+
+Fields = dict[str, Tensor]
+Handler = Callable[[Letter], Fields | None]
+
+
+class Server(ABC):
+    """One party's end of a session: of an alignment, or of a training run."""
+
+    def __init__(self, name: str, job: bytes, session: bytes, plan: bytes) -> None:
+        self.name = name
+        self.agreed = {"job": job, "session": session, "plan": plan}
+        self.ended = False
+        self._last: tuple[int, bytes, bytes] | None = None  # sequence, digest of the request, reply
+
+    @property
+    @abstractmethod
+    def handlers(self) -> Mapping[str, Handler]:
+        """What is done with each kind of letter; all others are refused."""
+
+    def serve(self, request: bytes) -> bytes:
+        """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
+        letter = open_letter(request)
+        digest = hashlib.sha256(request).digest()
+        if self._last is not None and self._last[:2] == (letter.sequence, digest):
+            return self._last[2]
+        try:
+            self._check(letter)
+        except ColonnadeError as error:
+            return self._refused(letter, error)  # it is no letter of this session, so it counts as none
+        try:
+            reply = write_letter(self._served(letter))
+        except ColonnadeError as error:
+            reply = self._refused(letter, error)
+        self._last = letter.sequence, digest, reply
+        return reply
+
+    def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
+        return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+
+    def _check(self, letter: Letter) -> None:
+        for what, agreed in self.agreed.items():
+            if getattr(letter, what) != agreed:
+                raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
+        if letter.sender != OWNER or letter.leader != OWNER:
+            raise MessageError(f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}'.")
+        due = 1 + (self._last[0] if self._last else 0)
+        if letter.sequence != due:
+            why = "comes again" if letter.sequence < due else "leaves some out"
+            raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
+
+    def _served(self, letter: Letter) -> Letter:
+        handlers = self.handlers
+        if letter.kind not in handlers:
+            raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
+        fields = handlers[letter.kind](letter)
+        if fields is None:
+            return letter.reply("answer", self.name)
+        frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
+        return letter.reply("answer", self.name, frame)
+
+    def frame(self, letter: Letter, number: int) -> Fields:
+        """The tensors of a frame, none if it is not there."""
+        if number >= len(letter.frames) or not len(letter.frames[number]):
+            return {}
+        fields, about = decode_fields(letter.frames[number])
+        if about.sender != OWNER or about.round != letter.round:
+            raise MessageError(f"a frame of '{about.sender}', round {about.round}, came in a letter of the owner's.")
+        return fields
+
+    def message(self, kind: Any, letter: Letter) -> Any:
+        """The message of a class in the first frame, its fields as they came."""
+        fields = self.frame(letter, 0)
+        if tuple(fields) != kind._fields:
+            raise MessageError(
+                f"fields {tuple(fields)} came to '{self.name}' in step '{letter.step}'; {kind._fields} were expected."
+            )
+        return kind(**fields)
+
+
+def refusal(error: ColonnadeError, who: str) -> bytes:
+    """An error as a frame: its kind, and its sentence."""
+    said = {"kind": name_of(error).encode(), "text": str(error).encode("utf-8", errors="replace")[:2000]}
+    fields = {name: torch.frombuffer(bytearray(raw), dtype=torch.uint8) for name, raw in said.items()}
+    return encode(fields, Envelope("refusal", who, 0))
