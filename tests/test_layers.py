@@ -13,7 +13,7 @@ import colonnade
 
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
-    "errors",
+    "errors version",
     "options table message optim models net schedule settings state evaluate prox serve",
     "task",
     "ledger heard",
@@ -30,6 +30,7 @@ LAYERS = [
     "trained",
     "run rehearsal",
     "apart",
+    "plan",
     "api",
     "distil selection alignment loggers",
     "scoring files",

@@ -57,8 +57,7 @@ from colonnade.method import methods
 from colonnade.prepare.federation import prepare
 from colonnade.selection import keep, select
 from colonnade.sweep import Sweep, sweep
-
-__version__ = "0.1.0"
+from colonnade.version import __version__
 
 __all__ = [
     "CNN",

@@ -36,6 +36,8 @@ def far_for(
     folder: Path | None,
 ) -> Far | None:
     """How the parties of this runtime are reached; None if they are in this process and without letters."""
+    if settings.runtime == "federation":
+        raise ConfigError("runtime='federation' is started by colonnade owner JOB.toml and colonnade party PARTY.toml.")
     if settings.runtime not in _CONNECT:
         return None
     if len(owners_of(tables)) > 1:

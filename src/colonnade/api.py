@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from colonnade import checkpoint, models, optim
 from colonnade.apart import far_for
 from colonnade.data import reload
-from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError, unknown
+from colonnade.errors import CheckpointError
 from colonnade.folder import check_vacant, make_folder, same_run
-from colonnade.method import Method, make_method, methods
-from colonnade.missing import DropOuts, check_policy, check_when_away
-from colonnade.options import number, whole
-from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.method import Method, make_method
+from colonnade.missing import DropOuts
+from colonnade.owners import schedule_for
+from colonnade.plan import Many, one_each, outline_of, plan, rounds_of, start
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
-from colonnade.runtime import RUNTIMES
-from colonnade.runtime.far import Far
-from colonnade.schedule import Schedule, SharedSchedule
-from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
+from colonnade.seal import make_seal, make_seals
 from colonnade.settings import Settings
 from colonnade.stand_in import stand_ins
-from colonnade.table import Table, check_federation, owners_of, parties_of
-from colonnade.task import Weights, plain_weights, task_of
-
-Many = Any  # one builder, or a list with one per party
+from colonnade.table import Table, check_federation, parties_of
+from colonnade.task import Weights
 
 
 def train(
@@ -103,84 +97,6 @@ def train(
     return run.fit(test, on_round, away)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A run before its first round: what decides it, every part checked."""
-
-    method: Method
-    settings: Settings
-    seals: Seals
-    given: list[Seal]
-    models: list[models.ModelBuilder]
-    optimizers: list[optim.OptimizerBuilder]
-
-
-def plan(
-    tables: Sequence[Table],
-    method: str | Method = "vimadmm",
-    *,
-    epochs: int | None = None,
-    rounds: int | None = None,
-    batch: int = 256,
-    seed: int = 0,
-    runtime: str = "fused",
-    model: Many = None,
-    optimizer: Many = None,
-    seal: Any = None,
-    task: str | None = None,
-    weights: Weights = None,
-    valid: float = 0.0,
-    shuffle: str = "epoch",
-    evaluate_every: int | None = None,
-    stop_drop: float | None = None,
-    threads: int = 1,
-    missing: str = "refuse",
-    when_away: str = "wait",
-) -> Plan:
-    """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
-    check_federation(tables, several=True)
-    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
-    chosen = _method_for(method, tables, **learnt)
-    batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
-    seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
-    if not isinstance(runtime, str) or runtime not in RUNTIMES:
-        raise unknown("runtime", runtime, RUNTIMES)
-    settings = Settings(
-        rounds=_rounds(epochs, rounds, schedule),
-        batch=batch,
-        seed=seed,
-        runtime=runtime,
-        valid=valid,
-        shuffle=shuffle,
-        evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
-        stop_drop=_stop_drop(stop_drop, schedule),
-        threads=threads,
-        missing=check_policy(missing, chosen, seals),
-        when_away=check_when_away(when_away, missing, chosen, seals),
-        **learnt,
-    )
-    chosen.check_batch(schedule.smallest_batch(settings.rounds))
-    parties = parties_of(tables)
-    builders = _one_each(_default_models(parties) if model is None else model, parties, "model")
-    optimizers = _one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    return Plan(chosen, settings, seals, listed(seal), builders, optimizers)
-
-
-def start(what: Plan, tables: Sequence[Table], folder: str | Path | None = None, far: Far | None = None) -> Run:
-    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own."""
-    place = None if folder is None else make_folder(folder)
-    each = what.settings, what.models, what.optimizers
-    return Run(
-        tables,
-        what.method,
-        *each,
-        seals=what.seals,
-        folder=place,
-        description=_describe(tables, what.method, what.models, what.optimizers, what.given),
-        far=far or far_for(tables, what.method, *each, place),
-    )
-
-
 def resume(
     path: str | Path,
     tables: Sequence[Table] | None = None,
@@ -211,7 +127,7 @@ def resume(
     options = dict(description["method"])
     parties = parties_of(tables)
     seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
-    each = _one_each(builders, parties, "model"), _one_each(optimizers, parties, "optimizer")
+    each = one_each(builders, parties, "model"), one_each(optimizers, parties, "optimizer")
     method = make_method(options.pop("name"), **options)
     settings = _prolonged(settings, tables, method, epochs, rounds)
     run = Run(
@@ -237,126 +153,9 @@ def _prolonged(
     if epochs is None and rounds is None:
         return settings
     schedule = schedule_for(tables, method, settings.batch, settings.seed, settings.valid, settings.shuffle)
-    longer = replace(settings, rounds=max(settings.rounds, _rounds(epochs, rounds, schedule)))
+    longer = replace(settings, rounds=max(settings.rounds, rounds_of(epochs, rounds, schedule)))
     method.check_batch(schedule.smallest_batch(longer.rounds))
     return longer
-
-
-def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
-    """The method, if the owner has the columns that it wants and it can learn the task."""
-    chosen = make_method(method)
-    if chosen.needs_owner_columns and tables[0].columns is None:
-        raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
-    owners = len(owners_of(tables))
-    if owners > 1 and not chosen.several_owners:
-        able = ", ".join(name for name, cls in methods().items() if cls.several_owners)
-        raise TableError(f"{chosen.name} has one owner, but {owners} tables have labels; these know several: {able}.")
-    reason = chosen.why_not(task, weighted=weights is not None)
-    if reason:
-        able = ", ".join(name for name, cls in methods().items() if task in cls.tasks and name != chosen.name)
-        what = f"task='{task}'" + (" with weights" if weights is not None else "")
-        raise ConfigError(f"{chosen.name} as set here cannot learn {what}: {reason}; or use one of {able}.")
-    if owners > 1 and weights == "balanced":
-        raise ConfigError(
-            f"weights='balanced' needs the counts of all classes, and {owners} owners do not tell each other theirs; "
-            "give one number per class."
-        )
-    if task == "classes":
-        warn_of_lonely_classes(tables)
-    return chosen
-
-
-def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
-    """The seals in their places, if the method can take them and the labels can be protected."""
-    seals = make_seals(came)
-    if seals.labels is not None and task != "classes":
-        raise SealError(
-            f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."
-        )
-    if seals.labels is not None and weights is not None:
-        raise SealError(
-            f"{seals.labels.kind} hides every row's class and weights by class would show it; leave one of them out."
-        )
-    if seals.blind is not None and not method.only_sums:
-        able = {name: cls.sums for name, cls in methods().items() if cls.sums != "never"}
-        words = ", ".join(name if when == "always" else f"{name} ({when})" for name, when in able.items())
-        raise SealError(
-            f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
-        )
-    return seals
-
-
-def _rounds(epochs: int | None, rounds: int | None, schedule: Schedule | SharedSchedule) -> int:
-    if epochs is not None and rounds is not None:
-        raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
-    if rounds is not None:
-        total = whole(rounds, "rounds")
-    else:
-        total = (10 if epochs is None else whole(epochs, "epochs")) * schedule.rounds_per_epoch
-    if total < 1:
-        raise ConfigError(f"training for {total} rounds makes no sense; give epochs or rounds of at least 1.")
-    return total
-
-
-def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> float | None:
-    if points is None:
-        return None
-    if not len(schedule.valid_rows):
-        raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
-    if not number(points, "stop_drop") >= 0:
-        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
-    return float(points)
-
-
-def _at_least_one(value: int | None, what: str, default: int) -> int:
-    if value is None:
-        return default
-    count = whole(value, what)
-    if count < 1:
-        raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
-    return count
-
-
-def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
-    return [models.default_for(table.cardinalities) for table in parties]
-
-
-def _one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
-    count = len(parties)
-    each = list(builders) if isinstance(builders, Sequence) else [builders] * count
-    if len(each) != count:
-        raise ConfigError(f"{what}= has {len(each)} builders for {count} parties; give one, or one per party.")
-    for builder, table in zip(each, parties, strict=True):
-        if isinstance(builder, nn.Module):
-            raise ModelError(f"{what}= holds a network for '{table.name}'; give a function that builds one instead.")
-        if not callable(builder):
-            raise ConfigError(f"{what}= holds {builder!r}, which is not a function that builds a party's {what}.")
-    return each
-
-
-def _describe(
-    tables: Sequence[Table], method: Method, builders: Many, optimizers: Many, seals: list[Seal]
-) -> dict[str, Any]:
-    """What a run folder says of its run, so that it can be resumed."""
-    return {
-        "method": {"name": method.name, **asdict(method)},
-        "model": [models.describe(builder) for builder in builders],
-        "optimizer": [optim.describe(builder) for builder in optimizers],
-        "seal": describe(seals),
-        "data": tables[0].origin,
-        **_outline(tables),
-    }
-
-
-def _outline(tables: Sequence[Table]) -> dict[str, Any]:
-    """What must be the same when a run is resumed: names, row shapes, and the ids in their order."""
-    owners = owners_of(tables)
-    each = [table.ids for table in (owners if len(owners) == 1 else [*owners, tables[-1]])]
-    raw = [ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode() for ids in each]
-    return {
-        "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
-        "ids": hashlib.sha256(b"".join(raw)).hexdigest(),
-    }
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -386,7 +185,7 @@ def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, f
             raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
         tables = reload(description["data"])
     check_federation(tables, several=True)
-    outline = _outline(tables)
+    outline = outline_of(tables)
     if any(outline[part] != description[part] for part in outline):
         raise CheckpointError(f"the run in {folder} was trained on other tables than those given; it is foreign.")
     return tables

@@ -32,7 +32,14 @@ from colonnade.task import TASKS
 Builders = Any  # one builder, a list with one per party, or None for the default
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
-_EXAMPLES = {"load": "digits", "name": "bank", "files": "bank.csv", "id": "customer"}
+_EXAMPLES = {
+    "address": "bank.example:8443",
+    "key": "bank.pub",
+    "load": "digits",
+    "name": "bank",
+    "files": "bank.csv",
+    "id": "customer",
+}
 _NOT_IN_A_RUN = ("method", "epochs", "folder")  # what [train] says beyond a run's own settings
 
 
@@ -115,26 +122,36 @@ class Job:
 
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes, or one sentence about what is wrong with it."""
-    sections = _parse(Path(path))
+    sections = parse_toml(Path(path))
     known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select")
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
     for name in ("data", "align", "prepare", "train", "method", *({"select"} & sections.keys())):
-        if not isinstance(sections.setdefault(name, {}), dict):
-            raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
-    how = _section(TrainSection, "train", sections["train"])
+        check_is_section(sections, name)
+    return job_from(sections, _data(sections, Path(path).parent), Path(path).stem)
+
+
+def check_is_section(sections: dict[str, Any], name: str) -> None:
+    """Refuse what is not a section; one that is not there is empty."""
+    if not isinstance(sections.setdefault(name, {}), dict):
+        raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
+
+
+def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> Job:
+    """The job of these sections on this data."""
+    how = section(TrainSection, "train", sections["train"])
     if how.task is not None and how.task not in TASKS:
         raise unknown("task", how.task, TASKS)
     return Job(
-        data=_data(sections, Path(path).parent),
+        data=data,
         train=how,
         method=make_method(how.method, **sections["method"]),
         model=_builders("model", models.make_model, sections.get("model")),
         optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
         seals=_seals(sections.get("seal", [])),
-        select=_section(SelectSection, "select", sections["select"]) if "select" in sections else None,
-        name=Path(path).stem,
+        select=section(SelectSection, "select", sections["select"]) if "select" in sections else None,
+        name=name,
     )
 
 
@@ -146,20 +163,21 @@ def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
             raise ConfigError(
                 f"[{others[0]}] is about files, and the job has none; write a [[party]] for each of them."
             )
-        return typing.cast(DataSection, _section(DataSection, "data", sections["data"]))
+        return typing.cast(DataSection, section(DataSection, "data", sections["data"]))
     if sections["data"]:
         raise ConfigError("the job has [data] and [[party]]; a named data set has no files: leave one of them out.")
     if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
         raise ConfigError(f"party = {parties!r:.60} is not a list of sections; write [[party]] once for every party.")
     return Files(
-        tuple(_section(PartySection, "party", party) for party in parties),
-        _section(AlignSection, "align", sections["align"]),
-        _section(PrepareSection, "prepare", sections["prepare"]),
+        tuple(section(PartySection, "party", party) for party in parties),
+        section(AlignSection, "align", sections["align"]),
+        section(PrepareSection, "prepare", sections["prepare"]),
         beside,
     )
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def parse_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds, or one sentence about why it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -171,14 +189,15 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the job file {path} is not valid TOML: {where}.") from None
 
 
-def _section(kind: Any, name: str, came: dict[str, Any]) -> Any:
+def section(kind: Any, name: str, came: dict[str, Any]) -> Any:
+    """A section as a dataclass, every name and type in it checked."""
     types = typing.get_type_hints(kind)
     for key, value in came.items():
         if key not in types:
             raise unknown(f"key of [{name}]", key, types)
         _check_value(name, key, value, types[key])
     for field in fields(kind):
-        if field.default is MISSING and field.name not in came:
+        if field.default is MISSING and field.default_factory is MISSING and field.name not in came:
             example = _EXAMPLES[field.name]
             raise ConfigError(f"the job has no {field.name} in [{name}]; add one, such as {field.name} = '{example}'.")
     return kind(**came)

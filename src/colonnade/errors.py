@@ -13,6 +13,7 @@
     │   ├── AwayError              a party that did not answer in time
     │   └── PrivacyError           a release that would spend more privacy than was granted
     ├── TrainingError              values that stopped being numbers, with party, round and step
+    ├── ManifestError              terms of a federation that a side did not agree to
     ├── CheckpointError            a saved state that is torn, altered or foreign
     ├── FolderError                a run folder that cannot be read or written
     └── LinkError                  a link between organisations that cannot be had: certificates, names, ports, TLS
@@ -85,6 +86,10 @@ class FolderError(ColonnadeError):
     """A run folder that cannot be read or written."""
 
 
+class ManifestError(ColonnadeError):
+    """Terms of a federation that a side did not agree to."""
+
+
 class LinkError(ColonnadeError):
     """A link between organisations that cannot be had: certificates, names, ports, TLS."""
 
@@ -116,7 +121,7 @@ def again(kind: str, text: str) -> ColonnadeError:
     >>> again("SealError", "the masks differ; stop.")
     SealError('the masks differ; stop.')
     """
-    known = _travelling()
+    known = {name: cls for name, cls in _travelling().items() if cls is not Broken}  # links break at one's own end
     return known.get(kind, ColonnadeError)(text)
 
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from colonnade import models, optim, seal
 from colonnade.alignment import Alignment
-from colonnade.api import resume, train
+from colonnade.api import resume
 from colonnade.config import Builders, Job, SelectSection
 from colonnade.data import load
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.files import Files, Progress
+from colonnade.folder import check_vacant
+from colonnade.plan import Plan, plan, start
 from colonnade.report import read_summary
 from colonnade.run import Run
 from colonnade.select.result import Selection
@@ -84,18 +86,19 @@ def train_job(
     if job.select is not None:
         chosen = selection or select_job(job, found)
         rows, test = chosen.tables, test and keep(test, chosen)
-    return train(
-        rows,
-        job.method,
-        epochs=job.train.epochs,
-        model=job.model,
-        optimizer=job.optimizer,
-        seal=job.seals,
-        test=test,
-        folder=folder or job.train.folder,
-        on_round=_counting(found.alignment, on_round),
-        **job.train.given,
-    )
+    place = folder or job.train.folder
+    if place is not None:
+        check_vacant(Path(place))
+    run = start(plan_of(job, rows), rows, place)
+    if found.alignment is not None:
+        run.ledger.add(found.alignment.ledger)
+    return run.fit(test, on_round)
+
+
+def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
+    """What a job says of a run on these tables; ``other`` options stand above the job's."""
+    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given, **other}
+    return plan(rows, job.method, seal=job.seals, **given)
 
 
 def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
@@ -121,23 +124,7 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
-    counting = _counting(found.alignment, on_round)
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=counting)
-
-
-def _counting(alignment: Alignment | None, on_round: OnRound | None) -> OnRound | None:
-    """Let the run's ledger have what the alignment before it sent, from its first round on."""
-    if alignment is None:
-        return on_round
-    sent = [alignment.ledger]
-
-    def both(run: Run) -> None:
-        if sent:
-            run.ledger.add(sent.pop())
-        if on_round is not None:
-            on_round(run)
-
-    return both
+    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round)
 
 
 def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:

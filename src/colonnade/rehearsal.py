@@ -82,17 +82,21 @@ def rehearse_tables(
     optimizers: Sequence[OptimizerBuilder],
 ) -> Schema:
     """The schema of a run on these tables; no value of theirs is used."""
-    labels, owner = all_labels(tables), tables[0]
-    task = make_task(
-        settings.task, labels, trained=torch.arange(len(labels)), table=owner.name, classes=len(owner.classes)
-    )
+    owner = tables[0]
     outline = {
         "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
         "settings": {"task": settings.task},
-        "outputs": task.outputs,
+        "outputs": outputs_of(tables, settings.task),
         "names": list(owner.classes),
     }
     return rehearse(outline, method, settings, models, optimizers)
+
+
+def outputs_of(tables: Sequence[Table], task: str) -> int:
+    """How many numbers a model of these labels gives for a row."""
+    labels, owner = all_labels(tables), tables[0]
+    trained = torch.arange(len(labels))
+    return make_task(task, labels, trained=trained, table=owner.name, classes=len(owner.classes)).outputs
 
 
 def _one(

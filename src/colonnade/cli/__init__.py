@@ -1,6 +1,20 @@
 """The command line, ``colonnade VERB``: one module per group of verbs, no logic of its own."""
 
-from colonnade.cli import align, audit, demo, keys, listing, predict, report, select, status, sweep, train, watch
+from colonnade.cli import (
+    align,
+    audit,
+    demo,
+    federation,
+    keys,
+    listing,
+    predict,
+    report,
+    select,
+    status,
+    sweep,
+    train,
+    watch,
+)
 from colonnade.cli.app import app
 
 __all__ = [
@@ -8,6 +22,7 @@ __all__ = [
     "app",
     "audit",
     "demo",
+    "federation",
     "keys",
     "listing",
     "main",

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from colonnade import __version__
 from colonnade.errors import ColonnadeError
+from colonnade.version import __version__
 
 USER_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -60,7 +60,7 @@ def train(
     if json:
         print_json(facts)
     else:
-        _tell(facts)
+        tell(facts)
 
 
 def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
@@ -137,7 +137,8 @@ def _check_empty(folder: Path) -> None:
         raise FolderError(f"the run folder {folder} is not empty; add --resume to go on there, or choose another.")
 
 
-def _tell(facts: dict[str, Any]) -> None:
+def tell(facts: dict[str, Any]) -> None:
+    """What a run came to, for people."""
     scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
     typer.echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
     typer.echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")

@@ -34,6 +34,7 @@ RUNTIMES = {
     "fused": "like parties stacked and computed as one batch",
     "bytes": "as loop, and every message really encoded and decoded",
     "apart": "as bytes, and every party behind letters, as if it were in a process of its own",
+    "federation": "every party at its own organisation; colonnade owner and colonnade party start it",
 }
 
 

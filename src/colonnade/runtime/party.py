@@ -230,12 +230,20 @@ class Party(Server):
         needed = self.frame(letter, 0).get("needed", torch.arange(0)).tolist()
         return {"kept": torch.tensor([self.keeping.keep(self.states(), needed)])}
 
+    def take_up(self) -> None:
+        """After a restart: begin where the newest state was kept, if one was."""
+        if self.keeping.numbers:
+            self._go_back(self.keeping.numbers[-1])
+
     def _back(self, letter: Letter) -> None:
         """Go back to a state that was kept."""
         number = self.frame(letter, 0).get("kept", torch.arange(0))
         if number.numel() != 1:
             raise MessageError(f"'{self.name}' was told to go back without a number of a state that it kept.")
-        state = self.keeping.get(int(number))
+        self._go_back(int(number))
+
+    def _go_back(self, number: int) -> None:
+        state = self.keeping.get(number)
         self.site.load({self.seat.member: state})
         self.channel.end(self.name).load(under(state, "seal"))
         self._turn = None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from colonnade.channel import Channel, add
-from colonnade.errors import MessageError, SealError, again
+from colonnade.errors import MessageError, SealError
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode, fields_of
 from colonnade.method import Turn
@@ -23,6 +23,7 @@ from colonnade.runtime.in_process import InProcess, Named
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.lines import Lines
 from colonnade.runtime.schema import Schema, kinds_of
+from colonnade.runtime.server import refused
 from colonnade.runtime.site import Site
 from colonnade.seal.blind import Coded
 from colonnade.seal.blinding import Blinding
@@ -236,12 +237,11 @@ class Remote(InProcess):
             )
         if (letter.job, letter.session, letter.plan) != (self.stamp.job, session, self.stamp.plan):
             raise MessageError(f"'{party}' replied for another job, session or plan; it is stale or foreign.")
+        if letter.kind == "refusal":
+            raise refused(letter, party)
         if not letter.frames:
             return None
         fields, about = decode_fields(letter.frames[0])
-        if letter.kind == "refusal":
-            kind, text = (bytes(fields[part].numpy()).decode(errors="replace") for part in ("kind", "text"))
-            raise again(kind, text if party in text else f"'{party}' refused: {text}")
         if letter.kind != "answer" or about.sender != party or about.round != letter.round:
             raise MessageError(f"'{party}' replied with a {letter.kind} of '{about.sender}', round {about.round}.")
         return fields

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.errors import ColonnadeError, MessageError, name_of
+from colonnade.errors import ColonnadeError, MessageError, again, name_of
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
@@ -101,3 +101,11 @@ def refusal(error: ColonnadeError, who: str) -> bytes:
     said = {"kind": name_of(error).encode(), "text": str(error).encode("utf-8", errors="replace")[:2000]}
     fields = {name: torch.frombuffer(bytearray(raw), dtype=torch.uint8) for name, raw in said.items()}
     return encode(fields, Envelope("refusal", who, 0))
+
+
+def refused(letter: Letter, by: str) -> ColonnadeError:
+    """The error that a party had, of the same class and with its sentence."""
+    fields = decode_fields(letter.frames[0])[0] if letter.frames else {}
+    said = {name: value.numpy().tobytes().decode(errors="replace") for name, value in fields.items()}
+    text = "".join(one for one in said.get("text", "no reason was given.") if one.isprintable())
+    return again(said.get("kind", ""), text if by in text else f"'{by}' refused: {text}")

@@ -1,0 +1,99 @@
+"""``colonnade owner JOB.toml`` and ``colonnade party PARTY.toml``: a federation's sides, each in its own process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.align import aligning
+from colonnade.cli.app import Json, app, print_json, say
+from colonnade.cli.progress import bars, follow
+from colonnade.cli.train import tell
+from colonnade.errors import ColonnadeError
+from colonnade.federation.exits import exit_of
+from colonnade.federation.host import Host
+from colonnade.federation.logs import log_to
+from colonnade.federation.metrics import Metrics, MetricsServer
+from colonnade.federation.papers import read_owner_paper, read_party_paper
+from colonnade.federation.party import Attendance
+from colonnade.federation.terms import terms_of
+from colonnade.report import RunView
+from colonnade.run import Run
+from colonnade.serve import in_background
+
+LogFormat = Annotated[str, typer.Option("--log-format", help="How to log on stderr: lines or json.", metavar="HOW")]
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics to this machine at this port.")
+]
+
+
+@app.command(epilog="Example: colonnade owner examples/federation/bank/job.toml --folder runs/together")
+def owner(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job, with the owner's own files.")],
+    folder: Annotated[Path | None, typer.Option(help="The run folder.", metavar="DIR")] = None,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    show_terms: Annotated[bool, typer.Option("--terms", help="Print the terms that all will sign, and leave.")] = False,
+    log_format: LogFormat = "lines",
+    metrics_port: MetricsPort = None,
+) -> None:
+    """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
+    with _side(log_format, metrics_port) as metrics:
+        paper = read_owner_paper(job)
+        if show_terms:
+            print_json(terms_of(paper))
+            return
+        place = folder or Path(paper.job.train.folder or f"runs/{paper.job.name}")
+        host = Host(paper, place, metrics)
+        try:
+            run = _lead(host, paper.job.method.name, quiet=quiet)
+        finally:
+            host.close()
+        facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(place / "report.html")}
+        print_json(facts) if json else tell(facts)
+
+
+def _lead(host: Host, method: str, *, quiet: bool) -> Run:
+    """Train, with everybody's terms said first and progress shown after."""
+    with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
+        host.gather(on_progress)
+    with bars(quiet=quiet) as shown:
+        return host.train(follow(shown, method))
+
+
+@app.command(epilog="Example: colonnade party examples/federation/shop/party.toml --folder runs/shop")
+def party(
+    paper: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="What this party brings and allows.")],
+    folder: Annotated[Path | None, typer.Option(help="Where this party keeps its states and logs.")] = None,
+    log_format: LogFormat = "lines",
+    metrics_port: MetricsPort = None,
+) -> None:
+    """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
+    with _side(log_format, metrics_port) as metrics:
+        what = read_party_paper(paper)
+        Attendance(what, folder or Path("runs") / f"party-{what.party.name}", metrics).attend()
+
+
+@contextmanager
+def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
+    """Logs, metrics, signals and the exit code of one side."""
+    metrics = Metrics()
+    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
+    try:
+        log_to(log_format)
+        with nullcontext() if metrics_port is None else in_background(MetricsServer(metrics, metrics_port)):
+            yield metrics
+    except (ColonnadeError, KeyboardInterrupt) as error:
+        words = str(error) or "interrupted; start it again to go on."
+        metrics.fault(exit_of(error).cause)
+        say("error:" if isinstance(error, ColonnadeError) else "stopped:", words, style="bold red")
+        raise typer.Exit(int(exit_of(error))) from None
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt

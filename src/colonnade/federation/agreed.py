@@ -1,0 +1,105 @@
+"""What follows from the terms and the plan of a job alone, the same at every side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade import models, optim, seal
+from colonnade.align.peer import Terms
+from colonnade.federation.terms import digest, job_id, keys_in
+from colonnade.files import PartySection
+from colonnade.ledger import OWNER
+from colonnade.method import make_method
+from colonnade.prepare.federation import parts, prepare_alone
+from colonnade.runtime.party import Seat
+from colonnade.runtime.schema import Schema
+from colonnade.seal.keys import Identity
+from colonnade.settings import Settings
+from colonnade.sheets import Sheet
+from colonnade.sheets.reading import read
+from colonnade.table import Table
+from colonnade.task import TASKS
+
+_PREPARED = {"numbers": "standard", "categories": "one-hot", "most": None, "rarest": 1}
+
+
+def session_of(job: bytes, owner: bytes, party: bytes) -> bytes:
+    """The name of a session: of this job, between these very processes."""
+    return digest({"job": job.hex(), "owner": owner.hex(), "party": party.hex()})[:16]
+
+
+def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
+    """A side's own files."""
+    own = asdict(party)
+    files = own.pop("files")
+    given = {key: value for key, value in own.items() if value is not None}
+    paths = [str(beside / one) for one in ([files] if isinstance(files, str) else files)]
+    return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
+
+
+def align_names(terms: Mapping[str, Any]) -> list[str]:
+    """The sides of an alignment, the owner first."""
+    return [one["name"] for one in terms["parties"]]
+
+
+def align_terms(terms: Mapping[str, Any]) -> Terms:
+    """The terms of the alignment."""
+    how, (_, *others) = terms["align"], align_names(terms)
+    seed = int(terms["train"].get("seed", 0))
+    return Terms(how.get("mode") or "psi", (OWNER, *others), seed, how.get("minimum") or 1, how.get("maximum"))
+
+
+def prepared(
+    sheet: Sheet, rows: np.ndarray, terms: Mapping[str, Any], labels: str | None = None
+) -> tuple[Table, Table]:
+    """A side's tables, to train on and to test on; the latter has one row if there are none."""
+    how = {key: value for key, value in terms["prepare"].items() if value is not None and key != "test"}
+    train, held = _cut(rows, terms)
+    return prepare_alone(sheet, rows, train, held, None, labels, **{**_PREPARED, **how})
+
+
+def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:
+    """How many rows are held out to test on."""
+    return len(_cut(rows, terms)[1])
+
+
+def seat_of(
+    terms: Mapping[str, Any], plan: Mapping[str, Any], name: str, identity: Identity, train: Table, test: Table
+) -> Seat:
+    """A party's seat as terms and plan describe it."""
+    options, names = dict(terms["method"]), [one[0] for one in plan["tables"] if one[2]]
+    member = names.index(name)
+    method = make_method(options.pop("name"), **options)
+    return Seat(
+        member=member,
+        names=tuple(names),
+        blinded=tuple(one for one in names if one != terms["owner"]),
+        table=train,
+        method=method,
+        model=_builder(models.make_model, plan["model"][member], models.default_model),
+        optimizer=_builder(optim.make_optimizer, plan["optimizer"][member]),
+        task=TASKS[plan["settings"]["task"]](plan["outputs"]),
+        settings=Settings(**plan["settings"]),
+        seals=seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]]),
+        schema=Schema.from_json(plan["schema"]),
+        identity=identity,
+        keys={one: key for one, key in keys_in(terms).items() if one != terms["owner"]},
+        job=job_id(terms),
+        tables={"test": test} if plan["test"] else {},
+    )
+
+
+def _cut(rows: np.ndarray, terms: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    test = terms["prepare"].get("test")
+    return parts(len(rows), 0.2 if test is None else test, int(terms["train"].get("seed", 0)))
+
+
+def _builder(make: Callable[..., Any], entry: dict[str, Any], default: Any = None) -> Any:
+    options = dict(entry)
+    kind = options.pop("kind")
+    return default if kind == "default" else make(kind, **options)

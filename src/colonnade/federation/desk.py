@@ -1,0 +1,88 @@
+"""One side's folder of a job: the terms it signed, its secret, the rows it found, what it was trained on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import CheckpointError, FolderError, ManifestError
+from colonnade.federation.terms import first_difference, job_id
+from colonnade.folder import make_folder, write_bytes, write_text
+
+
+class Desk:
+    """Files that a side keeps by itself; all are written whole or not at all."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = make_folder(folder)
+
+    def take_terms(self, terms: dict[str, Any]) -> None:
+        """Keep the terms of this folder's job; others than those kept are refused, with the field named."""
+        known = self._read_json("terms.json")
+        if known is None:
+            write_text(self.folder / "terms.json", json.dumps(terms, indent=2))
+            return
+        found = first_difference(known, terms)
+        if found:
+            raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
+
+    @property
+    def secret(self) -> bytes:
+        """Thirty-two bytes that only this side knows, drawn once."""
+        place = self.folder / "secret.key"
+        if not place.exists():
+            try:
+                with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                    file.write(os.urandom(32))
+            except OSError as error:
+                raise FolderError(f"{place} cannot be written: {error.strerror}; free some space.") from None
+        raw = place.read_bytes()
+        if len(raw) != 32:
+            raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start anew.")
+        return raw
+
+    def keep_rows(self, rows: np.ndarray, facts: dict[str, Any]) -> None:
+        """Keep which rows are common, in the common order: this side's own row numbers."""
+        write_bytes(self.folder / "rows.bin", rows.astype("<i8").tobytes())
+        write_text(self.folder / "alignment.json", json.dumps(facts))  # last: it says that both are there
+
+    def rows(self, files: str) -> tuple[np.ndarray, dict[str, Any]] | None:
+        """The rows that were kept for files of this digest, and the facts beside them."""
+        facts = self._read_json("alignment.json")
+        if facts is None:
+            return None
+        if facts.get("files") != files:
+            raise ManifestError("the files changed since their rows were aligned; bring those back, or start anew.")
+        return np.frombuffer((self.folder / "rows.bin").read_bytes(), "<i8").astype(np.int64), facts
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = json.loads((self.folder / name).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.") from None
+        return dict(found)
+
+
+class Runs:
+    """How many jobs a party has signed, over all of its runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = make_folder(folder) / "runs.json"
+
+    def allow(self, terms: dict[str, Any], most: int, name: str) -> None:
+        """Count a job that is new; refuse it if it is one too many."""
+        signed: list[str] = json.loads(self.place.read_bytes()) if self.place.exists() else []
+        this = job_id(terms).hex()
+        if this in signed:
+            return
+        if len(signed) >= most:
+            raise ManifestError(
+                f"'{name}' has signed {len(signed)} jobs and allows {most} runs; raise runs in [allow]."
+            )
+        write_text(self.place, json.dumps([*signed, this]))

@@ -1,0 +1,244 @@
+"""A party of a federation: it reads its own files, signs what its operator allows, and serves only that.
+
+::
+
+    hello   who is there                    signed   everybody signed the terms
+    terms   what is to be done              align    find the common rows          (letters of an alignment)
+    plan    what every message looks like   prepare  make inputs of the columns
+                                            begin    everybody signed the plan      (letters of the run)
+
+Each word may come again after a broken link or a restart of either side, and has the same effect.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.align import steps
+from colonnade.align.ids import texts
+from colonnade.align.peer import Peer
+from colonnade.alignment import Seat as AlignSeat
+from colonnade.errors import ColonnadeError, ManifestError, MessageError, unknown
+from colonnade.federation.agreed import align_names, align_terms, held_out, prepared, seat_of, session_of, sheet_of
+from colonnade.federation.audit import AuditLog
+from colonnade.federation.desk import Desk, Runs
+from colonnade.federation.papers import PartyPaper
+from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
+from colonnade.federation.terms import check_allowed, check_signatures, digest, job_id, keys_in, sign, signed_bytes
+from colonnade.kept import KeptInFolder
+from colonnade.ledger import OWNER
+from colonnade.message import fields_of
+from colonnade.method import Turn
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.party import Party
+from colonnade.runtime.schema import Schema, kinds_of
+from colonnade.runtime.server import Fields, Handler, Server, refusal
+from colonnade.seal.keys import pack, verify
+from colonnade.table import Table
+from colonnade.version import __version__
+
+log = logging.getLogger(__name__)
+
+
+class AlignServer(Server):
+    """A party's end of an alignment behind letters."""
+
+    def __init__(self, seat: AlignSeat, job: bytes, session: bytes) -> None:
+        super().__init__(seat.name, job, session, Schema().digest)
+        self.seat = seat
+        self._turn = Turn(0, torch.arange(0), purpose="align")
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The steps of an alignment, and no other."""
+        return {"step": self._step}
+
+    def _step(self, letter: Letter) -> Fields | None:
+        known = {name: step for name, step in vars(steps).items() if getattr(step, "is_party_step", False)}
+        if letter.step not in known:
+            raise unknown(f"step of an alignment at '{self.name}'", letter.step, known)
+        reads, _ = kinds_of(known[letter.step])
+        received = [] if reads is None else [self.message(reads, letter)]
+        (reply,) = self.seat.run(known[letter.step], self._turn, received, shared=False)
+        return None if reply is None else fields_of(reply)
+
+
+class Guest:
+    """One party's process, from hello to the end of a job."""
+
+    def __init__(self, paper: PartyPaper, folder: Path) -> None:
+        self.paper, self.name, self.folder = paper, paper.party.name, folder
+        self.sheet = sheet_of(paper.party, paper.beside, None)
+        self.incarnation = os.urandom(16)
+        self.server: Server | None = None
+        self.terms: dict[str, Any] | None = None
+        self.desk: Desk | None = None
+        self.audit: AuditLog | None = None
+        self._owner = b""  # the owner's incarnation
+        self._plan: dict[str, Any] = {}
+        self._tables: tuple[Table, Table] | None = None
+        self._words: dict[str, Callable[[Facts], Facts]] = {
+            "hello": self._hello,
+            "terms": self._take_terms,
+            "signed": self._signed,
+            "align": self._align,
+            "prepare": self._prepare,
+            "plan": self._take_plan,
+            "begin": self._begin,
+        }
+
+    @property
+    def ended(self) -> bool:
+        """Whether the owner said that this is the end."""
+        return self.server is not None and self.server.ended
+
+    def serve(self, request: bytes) -> bytes:
+        """The reply to any letter."""
+        letter = open_letter(request)
+        reply = self._talked(letter) if letter.kind == "talk" else self._served(letter, request)
+        if self.audit is not None:
+            kind = letter.step or letter.kind
+            self.audit.received(OWNER, kind, request, round=letter.round)
+            self.audit.sent(OWNER, kind, reply, round=letter.round)
+        return reply
+
+    def _served(self, letter: Letter, request: bytes) -> bytes:
+        if self.server is None:
+            error = MessageError(f"a letter '{letter.kind}' came to '{self.name}' before anything was signed.")
+            return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+        return self.server.serve(request)
+
+    def _talked(self, letter: Letter) -> bytes:
+        try:
+            if letter.step not in self._words:
+                raise unknown("word", letter.step, self._words)
+            facts = self._words[letter.step](facts_in(letter))
+            return write_letter(letter.reply("answer", self.name, json.dumps(facts).encode()))
+        except ColonnadeError as error:
+            log.warning("refused '%s': %s", letter.step, error)
+            return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+
+    # words
+
+    def _hello(self, facts: Facts) -> Facts:
+        self._owner = hex_of(facts, "incarnation", 16)
+        return {
+            "name": self.name,
+            "colonnade": __version__,
+            "incarnation": self.incarnation.hex(),
+            "time": time.time(),
+            "signature": self.paper.keys.identity.sign(pack("colonnade/hello/1", self._owner, self.incarnation)).hex(),
+        }
+
+    def _take_terms(self, facts: Facts) -> Facts:
+        terms = facts.get("terms")
+        if not isinstance(terms, dict):
+            raise MessageError("terms were expected, and something else came.")
+        own = self.paper.keys.identity.public
+        known = {str(terms.get("owner")): self.paper.owner, self.name: own, **self.paper.peers}
+        try:
+            check_allowed(terms, self.name, self.paper.allow, known)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, ColonnadeError):
+                raise
+            raise MessageError(f"the terms lack something that all terms have: {error}.") from None
+        verify(self.paper.owner, signed_bytes("terms", terms), hex_of(facts, "signature", 64), "the owner's terms")
+        if self.terms is not None and terms != self.terms:
+            raise ManifestError(f"'{self.name}' serves another job until it is started again.")
+        Runs(self.folder).allow(terms, self.paper.allow.runs, self.name)
+        if self.terms is None:
+            self._accept(terms)
+        return {"signature": sign(self.paper.keys.identity, "terms", terms).hex()}
+
+    def _accept(self, terms: dict[str, Any]) -> None:
+        job = job_id(terms).hex()
+        desk = Desk(self.folder / f"{terms['job']}-{job[:8]}")
+        desk.take_terms(terms)
+        self.sheet = sheet_of(self.paper.party, self.paper.beside, terms["align"].get("normalise"))
+        self.terms, self.desk = terms, desk
+        self.audit = AuditLog(desk.folder / "audit.jsonl", self.name, job)
+        self.audit.event("terms signed", digest=digest(terms).hex())
+        log.info("signed the terms of '%s': %s", terms["job"], " ".join(terms["learns"]))
+
+    def _signed(self, facts: Facts) -> Facts:
+        terms = self._agreed()
+        check_signatures(keys_in(terms), "terms", terms, signatures_in(facts))
+        kept = self._desk().rows(self.sheet.digest)
+        return {"aligned": kept[1]["proof"] if kept else ""}
+
+    def _align(self, facts: Facts) -> Facts:
+        terms = self._agreed()
+        keys, names = keys_in(terms), align_names(terms)
+        member = names.index(self.name)
+        identity_keys = {OWNER if name == terms["owner"] else name: key for name, key in keys.items()}
+        peer = Peer(
+            align_terms(terms), member, texts(self.sheet.ids, self.name), self.paper.keys.identity, identity_keys
+        )
+        self.server = AlignServer(AlignSeat(member, peer), job_id(terms), self._session())
+        return {}
+
+    def _prepare(self, facts: Facts) -> Facts:
+        terms, desk = self._agreed(), self._desk()
+        if isinstance(self.server, AlignServer) and self.server.seat.peer.proof:
+            peer = self.server.seat.peer
+            desk.keep_rows(peer.rows, {"proof": peer.proof, "files": self.sheet.digest})
+        found = desk.rows(self.sheet.digest)
+        if found is None or found[1]["proof"] != facts.get("proof"):
+            raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
+        self.sheet.check_unchanged()
+        self._tables = prepared(self.sheet, found[0], terms)
+        first = self._tables[0]
+        return {
+            "rows": first.rows,
+            "test": held_out(found[0], terms),
+            "shape": list(first.shape),
+            "cardinalities": list(first.cardinalities),
+        }
+
+    def _take_plan(self, facts: Facts) -> Facts:
+        plan, terms = facts.get("plan"), self._agreed()
+        if not isinstance(plan, dict) or self._tables is None:
+            raise MessageError(f"a plan came to '{self.name}' that is none, or before it had prepared its rows.")
+        verify(self.paper.owner, signed_bytes("plan", plan), hex_of(facts, "signature", 64), "the owner's plan")
+        own = {one[0]: one[1:] for one in plan.get("tables", [])}.get(self.name)
+        mine: list[Any] = [self._tables[0].rows, list(self._tables[0].shape)]
+        if plan.get("terms") != digest(terms).hex() or own != mine:
+            raise ManifestError(f"the plan says {own} of '{self.name}', or is of other terms; it has {mine}.")
+        if self.paper.allow.rows is not None and mine[0] > self.paper.allow.rows:
+            raise ManifestError(f"the plan trains on {mine[0]} rows, and '{self.name}' allows {self.paper.allow.rows}.")
+        self._plan = plan
+        return {"signature": sign(self.paper.keys.identity, "plan", plan).hex()}
+
+    def _begin(self, facts: Facts) -> Facts:
+        terms = self._agreed()
+        check_signatures(keys_in(terms), "plan", self._plan, signatures_in(facts))
+        if self._tables is None:
+            raise MessageError(f"'{self.name}' was told to begin before it had prepared its rows.")
+        seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
+        seat = replace(seat, session=self._session(), secret=self._desk().secret)
+        party = Party(seat, KeptInFolder(self._desk().folder / "states"))
+        party.take_up()
+        self.server = party
+        log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
+        return {}
+
+    def _session(self) -> bytes:
+        return session_of(job_id(self._agreed()), self._owner, self.incarnation)
+
+    def _agreed(self) -> dict[str, Any]:
+        if self.terms is None or not self._owner:
+            raise MessageError(f"'{self.name}' has signed no terms yet; begin with hello and terms.")
+        return self.terms
+
+    def _desk(self) -> Desk:
+        assert self.desk is not None
+        return self.desk

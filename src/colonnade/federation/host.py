@@ -1,0 +1,341 @@
+"""The owner of a federation: waits for its parties, has everybody sign, aligns, plans, and trains.
+
+All of it is asked of the parties in the same order whenever one of them, or the owner, comes back as another process:
+hello, terms, signatures, rows, plan, signatures, begin. Then the run goes back to its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade import models, optim
+from colonnade.align.ids import texts
+from colonnade.align.peer import Peer
+from colonnade.align.ring import Progress, Ring
+from colonnade.alignment import Seat
+from colonnade.channel import Channel
+from colonnade.errors import ColonnadeError, LinkError, ManifestError, MessageError
+from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
+from colonnade.federation.audit import AuditLog
+from colonnade.federation.desk import Desk
+from colonnade.federation.lines import TlsLines
+from colonnade.federation.listen import Listener
+from colonnade.federation.metrics import Metrics
+from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.status import StatusFile
+from colonnade.federation.talk import Facts, hex_of
+from colonnade.federation.terms import LIMIT, check_signatures, digest, job_id, keys_in, sign, terms_of
+from colonnade.jobs import plan_of
+from colonnade.ledger import OWNER, Ledger
+from colonnade.plan import Plan, start
+from colonnade.rehearsal import outputs_of, rehearse_tables
+from colonnade.run import Run
+from colonnade.runtime.far import Far
+from colonnade.runtime.in_process import Named
+from colonnade.runtime.remote import Remote
+from colonnade.runtime.schema import Schema
+from colonnade.seal.keys import pack, verify
+from colonnade.table import Table
+
+log = logging.getLogger(__name__)
+CLOCKS = 3600  # seconds that two clocks may be apart
+
+
+class Host:
+    """One run of a federation's job, as its owner leads it."""
+
+    def __init__(
+        self, paper: OwnerPaper, folder: Path, metrics: Metrics | None = None, listener: Listener | None = None
+    ) -> None:
+        """``listener`` is what parties connect to; by default a port of this machine."""
+        self.paper, self.folder, self.name = paper, folder, paper.own.name
+        self.terms = terms_of(paper)
+        self.keys = keys_in(self.terms)
+        self.sheet = sheet_of(paper.own, paper.beside, paper.align.normalise)
+        self.desk = Desk(folder)
+        self.desk.take_terms(self.terms)
+        self.job = job_id(self.terms)
+        self.incarnation = os.urandom(16)
+        self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
+        self.metrics = metrics or Metrics()
+        self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
+        self.listener = listener or Listener(
+            paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
+        )
+        self.lines = TlsLines(
+            self.listener,
+            paper.federation.deadline,
+            self.audit,
+            self.metrics,
+            self.status,
+            self._enter,
+            self._check_hello,
+            self.incarnation,
+        )
+        self._signed: dict[str, dict[str, bytes]] = {"terms": {}, "plan": {}}
+        self._shapes: dict[str, Facts] = {}
+        self._incarnations: dict[str, bytes] = {}
+        self._rows, self._ledger, self._proof = np.empty(0, np.int64), Ledger(), ""
+        self._plan: dict[str, Any] = {}
+
+    # the whole
+
+    def gather(self, on_progress: Progress | None = None) -> None:
+        """From the first hello to everybody's common rows."""
+        with self._stopping():
+            self.status.state("waiting")
+            self._gather_terms()
+            self._rows, self._ledger = self._align(on_progress)
+
+    def train(self, on_round: Callable[[Run], None] | None = None) -> Run:
+        """From the plan to the last round; in a folder with checkpoints, from the newest of them."""
+        with self._stopping():
+            train, test = self._tables(self._rows)
+            run = self._begin(train, self._ledger)
+            self.status.state("training")
+
+            def after(done: Run) -> None:
+                self.status.round(done.round)
+                self.metrics.round_done(done.round)
+                if on_round is not None:
+                    on_round(done)
+
+            run.fit(test or None, after)
+            run.report(self.folder / "report.html")
+            assert isinstance(run.parties, Remote)
+            run.parties.everybody("end")
+        self.status.state("finished")
+        self.audit.event("finished", rounds=run.round)
+        self.audit.seal(self.paper.keys.identity)
+        return run
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Tell everybody why, if it ends here."""
+        try:
+            yield
+        except ColonnadeError as error:
+            self._stop(str(error))
+            raise
+        except KeyboardInterrupt:
+            self._stop("the owner was interrupted.")
+            raise
+
+    def _stop(self, why: str) -> None:
+        self.status.state("stopped", why)
+        self.audit.event("stopped", why=why)
+        for party in self.paper.others:
+            self.listener.hang_up(party, f"the owner stopped: {why}"[:500])
+        self.listener.close()
+
+    def close(self) -> None:
+        """Hang up and close all files."""
+        self.listener.close()
+        self.audit.close()
+
+    # who is there, and that everybody signed
+
+    def _gather_terms(self) -> None:
+        for party in self.paper.others:
+            self.lines.meet(party)
+        self._signed["terms"] = {self.name: sign(self.paper.keys.identity, "terms", self.terms)}
+        for party in self.paper.others:
+            self._sign_terms(party)
+        check_signatures(self.keys, "terms", self.terms, self._signed["terms"])
+        self.audit.event("terms signed by all", digest=digest(self.terms).hex())
+
+    def _check_hello(self, party: str, said: Facts) -> None:
+        incarnation = hex_of(said, "incarnation", 16)
+        covered = pack("colonnade/hello/1", self.incarnation, incarnation)
+        verify(self.keys[party], covered, hex_of(said, "signature", 64), f"the hello of '{party}'")
+        if said.get("colonnade") != self.terms["colonnade"]:
+            raise ManifestError(
+                f"'{party}' runs colonnade {said.get('colonnade')!s:.20} and the owner {self.terms['colonnade']}; "
+                "install the same version at all sides."
+            )
+        apart = abs(time.time() - float(said.get("time", 0)))
+        if apart > CLOCKS:
+            raise LinkError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
+        self._incarnations[party] = incarnation
+
+    def _sign_terms(self, party: str) -> None:
+        own = self._signed["terms"][self.name].hex()
+        said = self.lines.talk(party, "terms", {"terms": self.terms, "signature": own})
+        self._signed["terms"][party] = hex_of(said, "signature", 64)
+
+    def _tell_signed(self, party: str) -> str:
+        said = self.lines.talk(party, "signed", {"signatures": _hexed(self._signed["terms"])})
+        return str(said.get("aligned", ""))
+
+    # rows
+
+    def _align(self, on_progress: Progress | None) -> tuple[np.ndarray, Ledger]:
+        """The owner's common rows: those that all sides have kept of an alignment before, or of a new one."""
+        self.status.state("aligning")
+        kept = self.desk.rows(self.sheet.digest)
+        theirs = {party: self._tell_signed(party) for party in self.paper.others}
+        if kept is not None and set(theirs.values()) == {kept[1]["proof"]}:
+            rows, facts = kept
+            ledger = Ledger()
+            ledger.replace(facts["ledger"])
+        else:
+            for party in self.paper.others:
+                self.lines.talk(party, "align", {})
+                self._open(party)
+            rows, facts, ledger = self._aligned(on_progress)
+            self.desk.keep_rows(rows, facts)
+        self._proof = facts["proof"]
+        return rows, ledger
+
+    def _aligned(self, on_progress: Progress | None) -> tuple[np.ndarray, dict[str, Any], Ledger]:
+        terms = align_terms(self.terms)
+        keys = {OWNER if name == self.name else name: key for name, key in self.keys.items()}
+        seat = Seat(0, Peer(terms, 0, texts(self.sheet.ids, self.name), self.paper.keys.identity, keys))
+        channel = Channel(seed=terms.seed)
+        sides: list[Named] = [seat, *(_Named(name) for name in terms.names[1:])]
+        Ring(Remote(sides, [seat], channel, self.lines, Schema(), job=self.job), terms, on_progress).run()
+        peer = seat.peer
+        facts = {
+            "proof": peer.proof,
+            "files": self.sheet.digest,
+            "ledger": channel.ledger.to_json(),
+            "sizes": dict(zip([self.name, *terms.names[1:]], peer.sizes, strict=True)),
+        }
+        return peer.rows, facts, channel.ledger
+
+    # tables
+
+    def _tables(self, rows: np.ndarray) -> tuple[list[Table], list[Table]]:
+        """The owner's own tables, and for every party one of its width in which nothing true stands."""
+        kind = self.paper.job.train.task or ("several" if len(self.sheet.labels) > 1 else "classes")
+        own = prepared(self.sheet, rows, self.terms, kind)
+        for party in self.paper.others:
+            self._shapes[party] = self._check_shape(party, own[0].rows, held_out(rows, self.terms))
+        both = [[one, *(self._stand_in(party, one) for party in self.paper.others)] for one in own]
+        both[0][0] = replace(both[0][0], origin={"federation": {"job": self.terms["job"], "terms": self.job.hex()}})
+        return both[0], both[1] if held_out(rows, self.terms) else []
+
+    def _check_shape(self, party: str, rows: int, test: int) -> Facts:
+        said = self.lines.talk(party, "prepare", {"proof": self._proof})
+        shape, codes = said.get("shape"), said.get("cardinalities")
+        whole = all(isinstance(one, list) and all(type(n) is int and n > 0 for n in one) for one in (shape, codes))
+        if not whole or not shape or np.prod(shape) > 10**7:
+            raise MessageError(
+                f"'{party}' has rows of the shape {str(shape)[:40]}; a list of whole numbers was expected."
+            )
+        if (said.get("rows"), said.get("test")) != (rows, test):
+            raise MessageError(
+                f"'{party}' has {said.get('rows')} rows to train on and {said.get('test')} to test on, and the owner "
+                f"{rows} and {test}; align again."
+            )
+        known = self._shapes.get(party)
+        if known is not None and known != said:
+            raise ManifestError(f"'{party}' came back with rows of another shape; bring its files back.")
+        return said
+
+    def _stand_in(self, party: str, like: Table) -> Table:
+        shape = self._shapes[party]["shape"]
+        return Table(ids=like.ids, columns=torch.zeros(1, *shape).expand(like.rows, *shape), name=party)
+
+    # the plan
+
+    def _begin(self, tables: list[Table], ledger: Ledger) -> Run:
+        job = self.paper.job
+        own = [tables[0].cardinalities] if tables[0].columns is not None else []
+        codes = [*own, *(tuple(self._shapes[party]["cardinalities"]) for party in self.paper.others)]
+        usual = [models.default_for(one) for one in codes]
+        what = plan_of(job, tables, model=job.model or usual, runtime="federation")
+        schema = rehearse_tables(tables, what.method, what.settings, what.models, what.optimizers)
+        self._plan = self._planned(what, tables, schema)
+        self.status = self.lines.status = StatusFile(
+            self.folder, OWNER, job.name, what.settings.rounds, list(self.paper.others)
+        )
+        self._signed["plan"] = {self.name: sign(self.paper.keys.identity, "plan", self._plan)}
+        for party in self.paper.others:
+            self._sign_plan(party)
+        check_signatures(self.keys, "plan", self._plan, self._signed["plan"])
+        for party in self.paper.others:
+            self._tell_plan(party)
+        far = Far(
+            connect=lambda _: self.lines,
+            schema=schema,
+            job=self.job,
+            keys={name: key for name, key in self.keys.items() if name != self.name},
+            secret=self.desk.secret,
+        )
+        run = start(what, tables, self.folder, far)
+        if (self.folder / "checkpoints").is_dir():
+            run.load(self.folder)
+        else:
+            run.ledger.add(ledger)
+        return run
+
+    def _planned(self, what: Plan, tables: list[Table], schema: Schema) -> dict[str, Any]:
+        found = {
+            "terms": digest(self.terms).hex(),
+            "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
+            "settings": asdict(what.settings),
+            "model": [models.describe(one) for one in what.models],
+            "optimizer": [optim.describe(one) for one in what.optimizers],
+            "outputs": outputs_of(tables, what.settings.task),
+            "test": held_out_in(self._shapes),
+            "schema": schema.to_json(),
+        }
+        return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as the parties will read it
+
+    def _sign_plan(self, party: str) -> None:
+        own = self._signed["plan"][self.name].hex()
+        said = self.lines.talk(party, "plan", {"plan": self._plan, "signature": own})
+        self._signed["plan"][party] = hex_of(said, "signature", 64)
+
+    def _tell_plan(self, party: str) -> None:
+        self.lines.talk(party, "begin", {"signatures": _hexed(self._signed["plan"])})
+        self._open(party)
+
+    def _enter(self, party: str) -> bytes:
+        """Lead a party in again that came back, through everything that was agreed before it went."""
+        self._sign_terms(party)
+        proof = self._tell_signed(party)
+        if proof != self._proof:
+            raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job anew.")
+        self._check_shape(party, *self._counts())
+        self._sign_plan(party)
+        self._tell_plan(party)
+        return self._session(party)
+
+    def _counts(self) -> tuple[int, int]:
+        known = next(iter(self._shapes.values()))
+        return known["rows"], known["test"]
+
+    def _session(self, party: str) -> bytes:
+        return session_of(self.job, self.incarnation, self._incarnations[party])
+
+    def _open(self, party: str) -> None:
+        self.lines.open(party, self._session(party))
+
+
+class _Named:
+    """A party of an alignment that is far away."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def held_out_in(shapes: dict[str, Facts]) -> int:
+    """How many rows everybody holds out."""
+    return int(next(iter(shapes.values()))["test"])
+
+
+def _hexed(signatures: dict[str, bytes]) -> dict[str, str]:
+    return {name: signature.hex() for name, signature in signatures.items()}

@@ -1,0 +1,217 @@
+"""The two files of a federation: the owner's JOB.toml, and every party's PARTY.toml, which says what that one allows.
+
+JOB.toml is a job as ``colonnade train`` reads it, but with one party's files: its own. ::
+
+    [federation]  listen, deadline, labels, cert, key, ca, identity, crl
+    [[party]]     name, files, id, label, ...                 the owner's own rows
+    [[party]]     name, key                                   each of the others, by its public identity key
+    [align] [prepare] [train] [method] [model] [optimizer] [[seal]]
+
+PARTY.toml::
+
+    [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
+    [owner]   address, key
+    [keys]    cert, key, ca, identity, crl
+    [allow]   methods, seals, needs, labels, epsilon, rounds, rows, runs, patience
+    [peers]   name = key, for every other party that must be this very one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade.config import DataSection, Job, check_is_section, job_from, parse_toml, section
+from colonnade.errors import ConfigError, unknown
+from colonnade.federation.keys import Credentials, read_credentials, read_identity, read_public
+from colonnade.files import AlignSection, PartySection, PrepareSection
+from colonnade.method import methods
+from colonnade.seal import SEALS
+from colonnade.seal.keys import Identity
+
+_JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
+_PARTY = ("party", "owner", "keys", "allow", "peers")
+
+
+@dataclass(frozen=True)
+class FederationSection:
+    """Where the owner listens, with which keys, and how long it waits."""
+
+    listen: str = "0.0.0.0:8443"
+    deadline: int = 300
+    labels: str = "protected"
+    cert: str = "cert.pem"
+    key: str = "key.pem"
+    ca: str = "ca.pem"
+    identity: str = "identity.key"
+    crl: str | None = None
+
+
+@dataclass(frozen=True)
+class KeysSection:
+    """A party's own keys."""
+
+    cert: str = "cert.pem"
+    key: str = "key.pem"
+    ca: str = "ca.pem"
+    identity: str = "identity.key"
+    crl: str | None = None
+
+
+@dataclass(frozen=True)
+class OwnerSection:
+    """Whom the party dials."""
+
+    address: str
+    key: str
+
+
+@dataclass(frozen=True)
+class AllowSection:
+    """What the party's operator lets happen; None is no limit."""
+
+    methods: list[str] | None = None
+    seals: list[str] | None = None
+    needs: list[str] = field(default_factory=list)
+    epsilon: float | None = None
+    rounds: int | None = None
+    rows: int | None = None
+    minimum: int | None = None
+    runs: int = 1
+    patience: int = 3600
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One side's keys, read and checked."""
+
+    credentials: Credentials
+    identity: Identity
+    crl: Path | None
+
+
+@dataclass(frozen=True)
+class OwnerPaper:
+    """A JOB.toml."""
+
+    job: Job
+    own: PartySection
+    others: dict[str, bytes]
+    """Every other party's public identity key, in their order."""
+    align: AlignSection
+    prepare: PrepareSection
+    federation: FederationSection
+    keys: Keys
+    beside: Path
+
+
+@dataclass(frozen=True)
+class PartyPaper:
+    """A PARTY.toml."""
+
+    party: PartySection
+    address: str
+    owner: bytes
+    allow: AllowSection
+    peers: dict[str, bytes]
+    keys: Keys
+    beside: Path
+
+
+def read_owner_paper(path: str | Path) -> OwnerPaper:
+    """The owner's job, every name and type in it checked."""
+    sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
+    for name in ("federation", "align", "prepare", "train", "method"):
+        check_is_section(sections, name)
+    how = section(FederationSection, "federation", sections["federation"])
+    if how.labels not in ("protected", "shown"):
+        raise unknown("choice of labels in [federation]", how.labels, ("protected", "shown"))
+    own, others = _parties(sections.get("party", []), beside)
+    return OwnerPaper(
+        job=job_from(sections, DataSection(load=own.name), Path(path).stem),
+        own=own,
+        others=others,
+        align=section(AlignSection, "align", sections["align"]),
+        prepare=section(PrepareSection, "prepare", sections["prepare"]),
+        federation=how,
+        keys=_keys(how, beside),
+        beside=beside,
+    )
+
+
+def read_party_paper(path: str | Path) -> PartyPaper:
+    """What a party brings and allows, every name and type in it checked."""
+    sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
+    for name in _PARTY:
+        check_is_section(sections, name)
+    party = section(PartySection, "party", sections["party"])
+    if party.label is not None:
+        raise ConfigError("[party] has a label, and only the owner of a federation brings one; remove it.")
+    owner = section(OwnerSection, "owner", sections["owner"])
+    allow = section(AllowSection, "allow", sections["allow"])
+    for what, came, known in (
+        ("method in [allow]", allow.methods or (), methods()),
+        ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
+    ):
+        for name in came:
+            if name not in known:
+                raise unknown(what, name, known)
+    return PartyPaper(
+        party=party,
+        address=owner.address,
+        owner=read_public(_path(owner.key, beside)),
+        allow=allow,
+        peers={name: read_public(_path(key, beside)) for name, key in sections["peers"].items()},
+        keys=_keys(section(KeysSection, "keys", sections["keys"]), beside),
+        beside=beside,
+    )
+
+
+def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:
+    sections = parse_toml(path)
+    for name in sections:
+        if name not in known:
+            raise unknown(f"section of {what}", name, known)
+    return sections
+
+
+def _parties(came: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
+    if not isinstance(came, list) or not all(isinstance(one, dict) for one in came):
+        raise ConfigError(f"party = {came!r:.60} is not a list of sections; write [[party]] once for every party.")
+    owners = [one for one in came if "label" in one]
+    if len(owners) != 1 or len(came) < 2:
+        raise ConfigError(
+            f"{len(came)} [[party]] came and {len(owners)} of them with a label; a federation needs two or more, and "
+            "one of them, the owner, has files and the label."
+        )
+    others = {}
+    for one in came:
+        if one is owners[0]:
+            continue
+        if set(one) != {"name", "key"} or not all(isinstance(value, str) for value in one.values()):
+            raise ConfigError(
+                f"[[party]] {one.get('name', '?')!r} has {', '.join(one)}; another party is known by its name and its "
+                "public key alone: its files are its own business."
+            )
+        others[one["name"]] = read_public(_path(one["key"], beside))
+    own: PartySection = section(PartySection, "party", owners[0])
+    if len(others) < len(came) - 1 or own.name in others:
+        raise ConfigError("two [[party]] have the same name; give each its own.")
+    if "owner" in others:
+        raise ConfigError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
+    return own, others
+
+
+def _path(came: str, beside: Path) -> str | Path:
+    """A path beside the file, if there is such a file; else the text itself, which may be a key."""
+    place = beside / came
+    return place if place.is_file() else came
+
+
+def _keys(how: FederationSection | KeysSection, beside: Path) -> Keys:
+    return Keys(
+        credentials=read_credentials(beside / how.cert, beside / how.key, beside / how.ca),
+        identity=read_identity(beside / how.identity),
+        crl=None if how.crl is None else beside / how.crl,
+    )

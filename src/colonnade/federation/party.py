@@ -1,0 +1,97 @@
+"""A party's process: dials the owner, serves its letters, and dials again if the line breaks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from colonnade.errors import AwayError, Broken, ColonnadeError, LinkError
+from colonnade.federation.dial import Dialled, dial
+from colonnade.federation.guest import Guest
+from colonnade.federation.metrics import Metrics
+from colonnade.federation.papers import PartyPaper
+from colonnade.federation.status import StatusFile
+from colonnade.federation.terms import LIMIT
+from colonnade.folder import make_folder
+from colonnade.ledger import OWNER
+from colonnade.runtime import threads
+from colonnade.runtime.letter import open_letter
+from colonnade.runtime.party import Party
+
+log = logging.getLogger(__name__)
+PAUSE = 0.2  # seconds before the owner is dialled again
+
+
+class Attendance:
+    """One party's presence at a job, over as many lines as it takes."""
+
+    def __init__(self, paper: PartyPaper, folder: Path, metrics: Metrics | None = None) -> None:
+        self.paper, self.guest = paper, Guest(paper, folder)
+        self.metrics = metrics or Metrics()
+        self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
+
+    def attend(self) -> None:
+        """Serve until the owner says that the job is at its end, or the operator's patience is."""
+        try:
+            with threads(1):
+                while not self.guest.ended:
+                    self._one_line()
+        except ColonnadeError as error:
+            self._stop(str(error))
+            raise
+        except KeyboardInterrupt:
+            self._stop("it was interrupted.")
+            raise
+        self.status.state("finished")
+        if self.guest.audit is not None:
+            self.guest.audit.event("finished")
+            self.guest.audit.seal(self.paper.keys.identity)
+            self.guest.audit.close()
+
+    def _one_line(self) -> None:
+        patience = self.paper.allow.patience
+        self.status.state("waiting")
+        line = dial(
+            self.paper.address, self.paper.keys.credentials, limit=LIMIT, crl=self.paper.keys.crl, seconds=patience
+        )
+        self.metrics.up(OWNER)
+        self.status.connected(OWNER)
+        log.info("connected to the owner at %s", self.paper.address)
+        try:
+            while not self.guest.ended:
+                self._one_letter(line, patience)
+        except Broken as error:
+            if error.said:
+                raise _ended(error) from None
+            log.warning("%s", error)
+            self.metrics.away(OWNER)
+            self.metrics.reconnected(OWNER)
+            time.sleep(PAUSE)
+        finally:
+            line.close()
+
+    def _one_letter(self, line: Dialled, patience: float) -> None:
+        request = line.receive(patience)
+        self.metrics.received(OWNER, len(request))
+        reply = self.guest.serve(request)
+        line.send(reply)
+        self.metrics.sent(OWNER, len(reply))
+        letter = open_letter(request)
+        if isinstance(self.guest.server, Party):
+            self.status.state("training")
+            self.status.round(letter.round)
+            self.metrics.round_done(letter.round)
+
+    def _stop(self, why: str) -> None:
+        self.status.state("stopped", why)
+        if self.guest.audit is not None:
+            self.guest.audit.event("stopped", why=why)
+            self.guest.audit.close()
+
+
+def _ended(error: Broken) -> ColonnadeError:
+    """What the owner gave as its reason: it waited too long, it stopped, or it does not know us."""
+    if "connect again" in error.said:
+        return AwayError(str(error), OWNER)
+    return LinkError(f"the owner hung up: {error.said}")

@@ -1,0 +1,63 @@
+"""What sides say to each other beside the letters of a run: small JSON in letters of the kind ``talk``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from colonnade.errors import MessageError
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.server import refused
+
+WORDS = ("hello", "terms", "signed", "align", "prepare", "plan", "begin")
+MOST = 4 << 20  # bytes of JSON
+Facts = dict[str, Any]
+
+
+def say(word: str, facts: Facts) -> bytes:
+    """A letter that says something."""
+    return write_letter(Letter("talk", step=word, frames=(json.dumps(facts).encode(),)))
+
+
+def facts_in(letter: Letter) -> Facts:
+    """What a letter says, or :class:`MessageError`."""
+    if len(letter.frames) != 1 or len(letter.frames[0]) > MOST:
+        raise MessageError(f"a letter of the kind '{letter.kind}' came without facts, or with too many.")
+    try:
+        facts = json.loads(bytes(letter.frames[0]))
+    except (ValueError, RecursionError):
+        raise MessageError("a letter came whose facts are not JSON.") from None
+    if not isinstance(facts, dict):
+        raise MessageError("a letter came whose facts have no names.")
+    return facts
+
+
+def answered(raw: bytes, by: str) -> Facts:
+    """What a side answered, or the error that it had."""
+    letter = open_letter(raw)
+    if letter.sender != by:
+        raise MessageError(f"an answer of '{letter.sender}' came from '{by}'; it is forged.")
+    if letter.kind == "refusal":
+        raise refused(letter, by)
+    return facts_in(letter)
+
+
+def hex_of(facts: Facts, name: str, length: int) -> bytes:
+    """So many bytes that were said in hexadecimal."""
+    try:
+        raw = bytes.fromhex(facts[name])
+    except (KeyError, ValueError, TypeError):
+        raw = b""
+    if len(raw) != length:
+        raise MessageError(
+            f"'{name}' came as {str(facts.get(name))!r:.40}; {length} bytes in hexadecimal were expected."
+        )
+    return raw
+
+
+def signatures_in(facts: Facts) -> dict[str, bytes]:
+    """Everybody's signature by name."""
+    came = facts.get("signatures")
+    if not isinstance(came, dict):
+        raise MessageError("signatures by name were expected, and something else came.")
+    return {str(name): hex_of(came, name, 64) for name in came}

@@ -1,0 +1,193 @@
+"""What all sides sign before anything is sent: the terms of a job, and after the alignment its plan.
+
+Both are plain JSON. The *terms* say who takes part with which key, what is done, under which seals, who learns what.
+The *plan* adds what only shows after the alignment: rows, widths, and what every message looks like.
+A side signs the SHA-256 of the canonical text; everybody checks that everybody signed the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from colonnade import models, optim, seal
+from colonnade.align.result import who_learns
+from colonnade.errors import ManifestError
+from colonnade.federation.papers import AllowSection, OwnerPaper
+from colonnade.seal.keys import Identity, pack, verify
+from colonnade.version import __version__
+
+PROTOCOL = "colonnade/federation/1"
+LIMIT = 64 << 20  # bytes of one message
+
+
+def terms_of(paper: OwnerPaper) -> dict[str, Any]:
+    """The terms that a job file makes."""
+    job, keys = paper.job, {paper.own.name: paper.keys.identity.public, **paper.others}
+    given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
+    return {
+        "protocol": PROTOCOL,
+        "colonnade": __version__,
+        "job": job.name,
+        "owner": paper.own.name,
+        "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
+        "method": {"name": job.method.name, **asdict(job.method)},
+        "train": given,
+        "model": _described(models, job.model),
+        "optimizer": _described(optim, job.optimizer),
+        "seals": seal.describe(job.seals),
+        "labels": labels_of(paper),
+        "align": asdict(paper.align),
+        "prepare": asdict(paper.prepare),
+        "limits": {"message": LIMIT, "deadline": paper.federation.deadline},
+        "learns": learns(paper),
+    }
+
+
+def labels_of(paper: OwnerPaper) -> str:
+    """Whether parties can work out labels: "hidden" by the method, "protected" by a seal, or "shown"."""
+    if not paper.job.method.shows_labels:
+        return "hidden"
+    protected = any(one.kind.endswith("-labels") for one in paper.job.seals)
+    if not protected and paper.federation.labels != "shown":
+        raise ManifestError(
+            f"{paper.job.method.name} tells the parties values from which they can work out the labels; add a seal "
+            "that protects them, such as [[seal]] kind = 'random-labels', or write labels = 'shown' in [federation]."
+        )
+    return "protected" if protected else "shown"
+
+
+def learns(paper: OwnerPaper) -> list[str]:
+    """Who learns what, in plain words."""
+    method, names = paper.job.method, [paper.own.name, *paper.others]
+    kinds = {one.kind for one in paper.job.seals}
+    sums = "only the sum of all parties'" if "blind" in kinds else "every party's"
+    lines = [
+        *who_learns(paper.align.mode or "psi", names),
+        f"'{paper.own.name}' learns {sums} {method.party_sends} of each round's rows.",
+        f"Every party learns {method.owner_sends} of each round's rows.",
+    ]
+    if method.shows_labels:
+        lines.append(
+            "From those a party can work out noisy labels only."
+            if any(kind.endswith("-labels") for kind in kinds)
+            else "From those a party can work out the labels of the rows."
+        )
+    if "noise" in kinds:
+        lines.append("Every party adds noise to what it sends, and counts what that spends of its budget.")
+    return lines
+
+
+def digest(paper: Mapping[str, Any]) -> bytes:
+    """What stands for terms or a plan: the SHA-256 of its canonical text."""
+    return hashlib.sha256(json.dumps(paper, sort_keys=True, ensure_ascii=True).encode()).digest()
+
+
+def job_id(terms: Mapping[str, Any]) -> bytes:
+    """Sixteen bytes that name the job in every letter."""
+    return digest(terms)[:16]
+
+
+def sign(identity: Identity, what: str, paper: Mapping[str, Any]) -> bytes:
+    """A side's signature of the terms or the plan."""
+    return identity.sign(signed_bytes(what, paper))
+
+
+def signed_bytes(what: str, paper: Mapping[str, Any]) -> bytes:
+    """The bytes that a signature of the terms or the plan covers."""
+    return pack(PROTOCOL, what, digest(paper))
+
+
+def check_signatures(keys: Mapping[str, bytes], what: str, paper: Mapping[str, Any], came: Mapping[str, bytes]) -> None:
+    """Refuse to go on unless everybody signed this very paper."""
+    if came.keys() != keys.keys():
+        raise ManifestError(f"signatures of {sorted(came)} came for the {what}; all of {sorted(keys)} must sign.")
+    for name, signature in came.items():
+        verify(keys[name], signed_bytes(what, paper), signature, f"the {what} by '{name}'")
+
+
+def keys_in(terms: Mapping[str, Any]) -> dict[str, bytes]:
+    """Every side's public identity key."""
+    return {one["name"]: base64.b64decode(one["key"]) for one in terms["parties"]}
+
+
+def first_difference(known: Any, came: Any, where: str = "") -> str | None:
+    """The first field in which two papers differ, with both values.
+
+    >>> first_difference({"train": {"rounds": 5}}, {"train": {"rounds": 6}})
+    'train.rounds (5 here, 6 at the owner)'
+    """
+    if isinstance(known, dict) and isinstance(came, dict):
+        for key in sorted(known.keys() | came.keys()):
+            found = first_difference(known.get(key), came.get(key), f"{where}.{key}" if where else key)
+            if found:
+                return found
+        return None
+    if known != came:
+        return f"{where} ({json.dumps(known)[:80]} here, {json.dumps(came)[:80]} at the owner)"
+    return None
+
+
+def check_allowed(terms: Mapping[str, Any], name: str, allow: AllowSection, keys: Mapping[str, bytes]) -> None:
+    """Refuse terms that this party's operator did not allow; each refusal names the field."""
+    _check_version(terms)
+    told = keys_in(terms)
+    for side, key in keys.items():
+        if told.get(side) != key:
+            raise ManifestError(f"the terms have another key of '{side}' than '{name}' knows; ask '{side}' for it.")
+    if name not in told:
+        raise ManifestError(f"'{name}' is not among the parties of the terms, {', '.join(told)}; ask the owner.")
+    kinds = [one["kind"] for one in terms["seals"]]
+    method, train = terms["method"]["name"], terms["train"]
+    if allow.methods is not None and method not in allow.methods:
+        raise _not_allowed("method.name", method, allow.methods, name)
+    for kind in kinds:
+        if allow.seals is not None and kind not in allow.seals:
+            raise _not_allowed("seals", kind, allow.seals, name)
+    for kind in allow.needs:
+        if kind not in kinds:
+            raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
+    if allow.rounds is not None and (train.get("rounds") is None or train["rounds"] > allow.rounds):
+        raise _not_allowed("train.rounds", train.get("rounds"), f"at most {allow.rounds}", name)
+    least = terms["align"].get("minimum") or 1
+    if allow.minimum is not None and least < allow.minimum:
+        raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
+    _check_epsilon(terms, name, allow)
+
+
+def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:
+    if allow.epsilon is None:
+        return
+    granted = [one.get("epsilon") for one in terms["seals"] if one["kind"] == "noise"]
+    if not granted or granted[0] is None or granted[0] > allow.epsilon:
+        came = granted[0] if granted else "no noise"
+        raise _not_allowed("seals.noise.epsilon", came, f"at most {allow.epsilon:g}", name)
+
+
+def _check_version(terms: Mapping[str, Any]) -> None:
+    for field, ours in (("protocol", PROTOCOL), ("colonnade", __version__)):
+        if terms.get(field) != ours:
+            raise ManifestError(
+                f"the terms have {field} {terms.get(field)!r} and this side {ours!r}; install the same version."
+            )
+
+
+def _not_allowed(field: str, came: Any, allowed: Any, name: str) -> ManifestError:
+    return ManifestError(f"the terms have {field} {came!r}, and '{name}' allows {allowed}; change the job or [allow].")
+
+
+def _described(module: Any, builders: Any) -> Any:
+    if builders is None:
+        return None
+    if isinstance(builders, list):
+        return [_plain(module.describe(one)) for one in builders]
+    return _plain(module.describe(builders))
+
+
+def _plain(entry: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: tuples are lists."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in entry.items()}
