@@ -113,6 +113,7 @@ __all__ = [
     "TopK",
     "Turn",
     "VFedMH",
+    "__version__",
     "align",
     "datasets",
     "distil",

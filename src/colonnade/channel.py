@@ -206,7 +206,8 @@ class Channel:
                 f"{sender} sent values that are not finite in '{field}' of step '{step}' in round {turn.round}; "
                 "lower the learning rate or check that party's columns (the last good checkpoint is kept)."
             )
-        return {name: tensor.detach() for name, tensor in fields_of(message).items()}
+        # In the order of the wire, whether it is there or not: products of other layouts round otherwise.
+        return {name: tensor.detach().contiguous() for name, tensor in fields_of(message).items()}
 
     def carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
         """The wire itself: what is sent as it arrives, and its line in the ledger."""

@@ -47,6 +47,7 @@ from colonnade.table import Table
 from colonnade.version import __version__
 
 log = logging.getLogger(__name__)
+EARLY = 8  # letters that are remembered before there is a log
 
 
 class AlignServer(Server):
@@ -83,6 +84,7 @@ class Guest:
         self.terms: dict[str, Any] | None = None
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
+        self._early: list[tuple[Letter, bytes, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
@@ -105,11 +107,17 @@ class Guest:
         """The reply to any letter."""
         letter = open_letter(request)
         reply = self._talked(letter) if letter.kind == "talk" else self._served(letter, request)
-        if self.audit is not None:
-            kind = letter.step or letter.kind
-            self.audit.received(OWNER, kind, request, round=letter.round)
-            self.audit.sent(OWNER, kind, reply, round=letter.round)
+        self._note(letter, request, reply)
         return reply
+
+    def _note(self, letter: Letter, request: bytes, reply: bytes) -> None:
+        """Write both down; what came before the job was known is written when it is."""
+        self._early = [*self._early, (letter, request, reply)][-EARLY:]
+        if self.audit is not None:
+            for about, came, went in self._early:
+                self.audit.received(OWNER, about.step or about.kind, came, round=about.round)
+                self.audit.sent(OWNER, about.step or about.kind, went, round=about.round)
+            self._early = []
 
     def _served(self, letter: Letter, request: bytes) -> bytes:
         if self.server is None:

@@ -1,0 +1,73 @@
+"""A federation over mutual TLS between real processes does what one process does, bit for bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import colonnade as cn
+from colonnade import checkpoint
+from colonnade.federation.verify import compare, verify
+from colonnade.jobs import train_job
+from colonnade.kept import KeptInFolder
+from companies import OTHERS, Companies
+from test_contract import ONE_OWNER, Case, without_time
+
+pytestmark = pytest.mark.slow
+SEALED = {
+    "bits": (cn.SplitNN(), (cn.Bits(4),)),
+    "blind": (cn.FDML(), (cn.Blind(),)),
+    "blind and bits": (cn.VIMADMMJ(lr=0.02, local_steps=2), (cn.Blind(), cn.Bits(4, feedback=True))),
+}
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Companies]:
+    return {columns: Companies(tmp_path_factory.mktemp("companies"), columns=columns) for columns in (True, False)}
+
+
+def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], place: Path, **options: object) -> None:
+    paper = where.paper(method, seals, **options)
+    far, near = where.train(paper, place), train_job(where.alone(paper))
+    assert without_time(far.history) == without_time(near.history)
+    assert far.ledger.to_json() == near.ledger.to_json()
+    assert_same_states(near, place)
+
+
+def assert_same_states(near: cn.Run, place: Path) -> None:
+    """Every side's own files hold what the one process holds."""
+    states, _ = checkpoint.read(checkpoint.newest(place / "bank" / "checkpoints"))
+    for side, expected in near._states().items():
+        name = near.sides.names.get(side, side)
+        found = newest_state(place / name) if name in OTHERS else states[side]
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            assert torch.equal(found[key], value), f"{name}: {key}"
+
+
+def newest_state(folder: Path) -> dict[str, torch.Tensor]:
+    """What a party kept last."""
+    (states,) = folder.glob("*-*/states")
+    kept = KeptInFolder(states)
+    return kept.get(kept.numbers[-1])
+
+
+@pytest.mark.parametrize("case", ONE_OWNER, ids=str)
+def test_every_method_over_the_federation(case: Case, companies: dict[bool, Companies], tmp_path: Path) -> None:
+    check_same(companies[case.owner == "first"], case.method, (), tmp_path, **case.options)
+
+
+@pytest.mark.parametrize("which", SEALED)
+def test_seals_over_the_federation(which: str, companies: dict[bool, Companies], tmp_path: Path) -> None:
+    check_same(companies[False], *SEALED[which], tmp_path)
+
+
+def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_path: Path) -> None:
+    where = companies[True]
+    where.train(where.paper(cn.SplitNN()), tmp_path)
+    own = tmp_path / "bank" / "audit.jsonl"
+    assert (verdict := verify(own)).broken is None and verdict.sealed
+    for name in OTHERS:
+        (theirs,) = (tmp_path / name).glob("*-*/audit.jsonl")
+        assert (verdict := verify(theirs)).broken is None and verdict.sealed
+        assert compare(own, theirs) == []
