@@ -34,6 +34,7 @@ def main() -> None:
             ["selection", "--parts", "mnist"],
             ["reading"],
             ["tables", *seeds],
+            ["pictures", "all", "--data", "mnist", "fashion_mnist", "modelnet40_views"],
         ]
     for module, *arguments in jobs:
         print(f"\n## benchmarks.{module} {' '.join(arguments)}", flush=True)

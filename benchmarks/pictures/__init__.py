@@ -1,0 +1,1 @@
+"""The VIM paper's figures and tables, ours beside its numbers."""
