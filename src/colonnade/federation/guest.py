@@ -84,7 +84,7 @@ class Guest:
         self.terms: dict[str, Any] | None = None
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
-        self._early: list[tuple[Letter, bytes, bytes]] = []
+        self._early: list[tuple[Letter, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
@@ -112,11 +112,11 @@ class Guest:
 
     def _note(self, letter: Letter, request: bytes, reply: bytes) -> None:
         """Write both down; what came before the job was known is written when it is."""
-        self._early = [*self._early, (letter, request, reply)][-EARLY:]
+        self._early = [*self._early, (letter, request), (open_letter(reply), reply)][-EARLY:]
         if self.audit is not None:
-            for about, came, went in self._early:
-                self.audit.received(OWNER, about.step or about.kind, came, round=about.round)
-                self.audit.sent(OWNER, about.step or about.kind, went, round=about.round)
+            for about, raw in self._early:
+                note = self.audit.received if about.sender == OWNER else self.audit.sent
+                note(OWNER, about.step or about.kind, raw, round=about.round)
             self._early = []
 
     def _served(self, letter: Letter, request: bytes) -> bytes:
