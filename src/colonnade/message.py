@@ -159,10 +159,14 @@ def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
 def first_non_finite(message: Any) -> str | None:
     """The name of the first field with a value that is not finite, if any."""
     for name, tensor in fields_of(message).items():
-        # A finite sum proves finite terms and is one fast pass; only a suspicious sum is looked at closely.
-        if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()) and not torch.isfinite(tensor).all():
+        if tensor.is_floating_point() and not _is_finite(tensor):
             return str(name)
     return None
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    # A finite sum proves finite terms and is one fast pass; only a suspicious sum is looked at closely.
+    return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
 def _name(text: str) -> bytes:
@@ -242,7 +246,7 @@ def _read_tensors(described: list[Described], payload: memoryview) -> list[Tenso
     for (name, dtype, shape), length in zip(described, lengths, strict=True):
         raw = bytearray(payload[at : at + length])  # a copy: the tensor must own memory it may write
         tensor = torch.frombuffer(raw, dtype=dtype).reshape(shape) if length else torch.empty(shape, dtype=dtype)
-        if dtype.is_floating_point and not torch.isfinite(tensor).all():
+        if dtype.is_floating_point and not _is_finite(tensor):
             raise MessageError(f"field '{name}' holds values that are not finite.")
         tensors.append(tensor)
         at += length

@@ -17,6 +17,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -355,6 +356,7 @@ class Method(ABC):
         raise ConfigError(f"{self.name} has no head per party, so no importance; use a vim method.")
 
     @classmethod
+    @cache
     def steps(cls) -> dict[str, Callable[..., Any]]:
         """The party steps by name: all that a party serves."""
         found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}

@@ -140,6 +140,6 @@ def make_sides(
     if seals.labels is not None:
         sides.teach(owner.protect(seals.labels))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "init", "owner"))
+        torch.default_generator.manual_seed(derive_seed(seed, "init", "owner"))
         method.start(owner)
     return sides

@@ -97,7 +97,7 @@ def make_owners(
     parts = []
     for _ in tables:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
+            torch.default_generator.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
             parts.append(method.owner_parts(parties, task.outputs))
     # Their numbers would be those of parties, and what they draw must be their own.
     singles = [LoopSite(k, table, parts[k], derive_seed(seed, "owners")) for k, table in enumerate(tables)]

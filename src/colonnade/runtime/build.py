@@ -30,7 +30,7 @@ def build_parts(
 ) -> dict[str, Part]:
     """One party's networks, initialised from (seed, party) and tried on its own rows."""
     before = torch.get_rng_state()
-    torch.manual_seed(derive_seed(seed, "init", member))
+    torch.default_generator.manual_seed(derive_seed(seed, "init", member))
     try:
         return method.party_parts(Build(model, table, member, leaders), optimizer, outputs)
     finally:

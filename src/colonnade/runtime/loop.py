@@ -72,9 +72,12 @@ class LoopSite(Site):
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""
         for net in self.loop_nets.values():
-            net.module.train(turn.training)
+            if net.module.training != turn.training:
+                net.module.train(turn.training)
         before = torch.get_rng_state()
-        torch.manual_seed(derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__))
+        # Not torch.manual_seed, which also tells accelerators that are not there, at the cost of a small step.
+        drawn = derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__)
+        torch.default_generator.manual_seed(drawn)
         try:
             with torch.set_grad_enabled(turn.training):
                 return [step(self, turn, *received)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -56,6 +55,7 @@ class Remote(InProcess):
         self.stamp = Letter("step", job=job, plan=schema.digest)
         self._sequences: dict[str, tuple[bytes, int]] = {}  # by party: its session, and the last letter of it
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
+        self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns = 0
         self._turn: Turn | None = None
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
@@ -109,7 +109,7 @@ class Remote(InProcess):
         far = [k for k in chosen if k not in self.at_home | self._gone]
         home = [k for k in chosen if k in self.at_home]
         for k in far:
-            self._post(self._letter("step", step.__name__, turn), self.names[k], received.get(k))
+            self._post("step", self.names[k], self._about(step.__name__, turn), received.get(k))
         found = super()._compute(step, turn, home, received, shared) if home else {}
         found |= {k: self._reply(self.names[k]) for k in far}
         return {k: found[k] for k in chosen if k in found}
@@ -184,10 +184,10 @@ class Remote(InProcess):
             return self.channel.carry(fields, sender, receiver, of, turn, purpose)
 
         blinding.ready(carry)
-        letter = replace(self._letter("sum", name, turn), serial=blinding.serial + 1)
+        about = {**self._about(name, turn), "serial": blinding.serial + 1}
         for k in far:
             if k not in self._gone:
-                self._post(letter, self.names[k], received.get(k), task.bounds)
+                self._post("sum", self.names[k], about, received.get(k), task.bounds)
         for party in here:
             self.ends[party].masked = (blinding.serial + 1, self._reply(party) or {})
         like = self._kinds[name](*(form[field] for field in self._kinds[name]._fields))
@@ -200,31 +200,40 @@ class Remote(InProcess):
 
     # letters
 
-    def _letter(self, kind: str, step: str = "", turn: Turn | None = None) -> Letter:
-        if turn is None:
-            return replace(self.stamp, kind=kind, step=step)
-        return replace(
-            self.stamp,
-            kind=kind,
-            step=step,
-            purpose=turn.purpose,
-            table=turn.table,
-            round=turn.round,
-            turn=self._turns,
-            part=turn.part,
-        )
+    def _about(self, step: str, turn: Turn) -> dict[str, Any]:
+        """What a letter says of a step."""
+        return {
+            "step": step,
+            "purpose": turn.purpose,
+            "table": turn.table,
+            "round": turn.round,
+            "turn": self._turns,
+            "part": turn.part,
+        }
 
-    def _post(self, letter: Letter, party: str, *messages: Fields | None) -> None:
+    def _post(self, kind: str, party: str, about: Mapping[str, Any], *messages: Fields | None) -> None:
         """Send a letter with these messages in frames; one that is None or empty has an empty frame."""
-        frames = tuple(
-            encode(fields, Envelope(letter.step or letter.kind, OWNER, letter.round)) if fields else b""
-            for fields in messages
-        )
+        envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
+        frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in messages)
         session = self.lines.session(party)
         known, last = self._sequences.get(party, (session, 0))
         self._sequences[party] = session, (last if known == session else 0) + 1
-        stamped = replace(letter, session=session, sequence=self._sequences[party][1], frames=frames)
-        self.lines.post(party, write_letter(stamped))
+        letter = Letter(
+            kind,
+            **about,
+            sequence=self._sequences[party][1],
+            job=self.stamp.job,
+            session=session,
+            plan=self.stamp.plan,
+            frames=frames,
+        )
+        self.lines.post(party, write_letter(letter))
+
+    def _encoded(self, fields: Fields, envelope: Envelope) -> bytes:
+        """A frame; one that goes to all parties is made once."""
+        if self._frame is None or self._frame[0] is not fields or self._frame[1] != envelope:
+            self._frame = fields, envelope, encode(fields, envelope)
+        return self._frame[2]
 
     def _reply(self, party: str) -> Fields | None:
         """The tensors of the reply to the last letter, or the error that the party had."""
@@ -248,14 +257,14 @@ class Remote(InProcess):
 
     def call(self, kind: str, party: str, message: Fields | None = None, **about: Any) -> Fields:
         """One letter to one party and its answer."""
-        self._post(replace(self._letter(kind), **about), party, message)
+        self._post(kind, party, about, message)
         return self._reply(party) or {}
 
     def everybody(self, kind: str, messages: Mapping[str, Fields] | None = None, **about: Any) -> dict[str, Fields]:
         """The same letter to all who are far away, at once."""
         parties = self.far if messages is None else list(messages)
         for party in parties:
-            self._post(replace(self._letter(kind), **about), party, (messages or {}).get(party))
+            self._post(kind, party, about, (messages or {}).get(party))
         return {party: self._reply(party) or {} for party in parties}
 
     # tables and states

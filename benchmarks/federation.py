@@ -1,0 +1,347 @@
+"""What a federation costs: a round against a bare stream, training against one process, the socket against the ledger.
+
+    python -m benchmarks.federation round      4 parties, 0.23 MB up and 0.08 MB down each, against a bare grpcio stream
+    python -m benchmarks.federation train      VIMADMM on MNIST: CPU of all processes against the loop runtime
+    python -m benchmarks.federation            both
+
+``round``: letters, seals' place, schema checks, ledger and audit logs at both sides are ours; the bare stream has none
+of them, and does not hear whether its message down arrived. Both take turns of ten rounds in one run. ``train``: 4
+parties with 196 pixels each as Parquet files; CPU seconds are those between the first and the last round, of all processes;
+bytes on the socket are counted by a relay between the parties and the owner, in a run of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import median
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import colonnade as cn
+from benchmarks.links import DOWN, PATH, TURN, UP, WAIT, End, bare_server, credentials_of
+from benchmarks.links import rounds as bare_rounds
+from benchmarks.table import show
+from colonnade.channel import Channel
+from colonnade.config import TrainSection
+from colonnade.federation.audit import AuditLog
+from colonnade.federation.dial import dial
+from colonnade.federation.host import Host
+from colonnade.federation.keys import make_keys
+from colonnade.federation.lines import TlsLines
+from colonnade.federation.listen import Listener
+from colonnade.federation.metrics import Metrics
+from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
+from colonnade.federation.party import Attendance
+from colonnade.federation.status import StatusFile
+from colonnade.federation.tls import channel_credentials, load_grpc
+from colonnade.files import AlignSection, Files, PartySection, PrepareSection
+from colonnade.jobs import train_job
+from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step
+from colonnade.methods.steps import Embedding, Gradient
+from colonnade.models import default_model
+from colonnade.optim import SGD
+from colonnade.runtime.letter import open_letter, write_letter
+from colonnade.runtime.party import Party, Seat
+from colonnade.runtime.remote import Remote
+from colonnade.runtime.schema import ROWS, Schema
+from colonnade.seal import Seals
+from colonnade.seal.keys import Identity
+from colonnade.settings import Settings
+from colonnade.table import Table
+from colonnade.task import Classes
+
+BATCH, WIDTH, BACK = 1024, 60, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Echo(Method):
+    """Sends as many bytes as a method would, and computes nothing."""
+
+    name: ClassVar[str] = "echo"
+    summary: ClassVar[str] = "nothing"
+    party_sends: ClassVar[str] = "noughts"
+    owner_sends: ClassVar[str] = "noughts"
+
+    @party_step
+    def give(self, mine: Mine, turn: Turn) -> Embedding:
+        return Embedding(torch.zeros(len(turn.rows), WIDTH))
+
+    @party_step
+    def take(self, mine: Mine, turn: Turn, slope: Gradient) -> None:
+        pass
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        parties.ask(self.give, turn)
+        parties.tell(self.take, turn, all=Gradient(torch.zeros(len(turn.rows), BACK)))
+        return torch.tensor(0.0)
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        return torch.zeros(len(turn.rows), 2)
+
+
+def schema(names: Sequence[str]) -> Schema:
+    found = Schema()
+    for name in names:
+        found.forms[f"{name}/up/give"] = {"h": ("float32", (ROWS, WIDTH))}
+        found.forms[f"{name}/down/take"] = {"slope": ("float32", (ROWS, BACK))}
+    return found
+
+
+def seat(names: Sequence[str], member: int) -> Seat:
+    settings = Settings(10**6, BATCH, 0, "federation", 0.0, "epoch", 10**6, None, 1)
+    identity = Identity.new()
+    table = Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=names[member])
+    return Seat(
+        member,
+        tuple(names),
+        tuple(names),
+        table,
+        Echo(),
+        default_model,
+        SGD(0.1),
+        Classes(2),
+        settings,
+        Seals(),
+        schema(names),
+        identity,
+        {},
+        bytes(16),
+    )
+
+
+def party(folder: Path, names: Sequence[str], member: int, bare: int, ours: int) -> None:
+    """A party that answers over both kinds of stream, in turns."""
+    torch.set_num_threads(1)
+    mine, grpc = credentials_of(folder, names[member]), load_grpc()
+    link = dial(f"127.0.0.1:{ours}", mine, seconds=WAIT)
+    outgoing: SimpleQueue[bytes] = SimpleQueue()
+    channel = grpc.secure_channel(f"127.0.0.1:{bare}", channel_credentials(mine, mine.ca))
+    call = channel.stream_stream("/".join(("", *PATH)))(iter(outgoing.get, None))
+    outgoing.put(b"here")
+    end, log = Party(seat(names, member)), AuditLog(folder / f"{member}.jsonl", names[member], "bench")
+    hello = open_letter(link.receive(WAIT))
+    facts = json.dumps({"incarnation": "00" * 16}).encode()
+    link.send(write_letter(hello.reply("answer", names[member], facts)))
+    while True:
+        for _ in range(TURN):
+            if next(call) == b"end":
+                return
+            outgoing.put(UP)
+            next(call)
+        for _ in range(2 * TURN):
+            request = link.receive(WAIT)
+            reply = end.serve(request)
+            log.received("owner", "step", request, round=0)
+            log.sent("owner", "step", reply, round=0)
+            link.send(reply)
+
+
+def our_rounds(remote: Remote, began_at: int) -> list[float]:
+    """Milliseconds of each round of a turn."""
+    times, method = [], Echo()
+    for number in range(began_at, began_at + TURN):
+        turn = Turn(number, torch.arange(BATCH))
+        began = time.perf_counter()
+        method.round(None, remote, turn)  # type: ignore[arg-type]
+        times.append(1000 * (time.perf_counter() - began))
+    return times
+
+
+def one_round(options: argparse.Namespace) -> None:
+    names = [f"party {k}" for k in range(options.parties)]
+    with TemporaryDirectory() as place:
+        folder, came = Path(place), SimpleQueue[Any]()
+        make_keys(folder, ["127.0.0.1"], names)
+        mine = credentials_of(folder, "owner")
+        server, bare_port = bare_server(mine, len(names), came)
+        listener = Listener("127.0.0.1:0", mine, names)
+        spawn = multiprocessing.get_context("spawn")
+        everybody = [
+            spawn.Process(target=party, args=(folder, names, k, bare_port, listener.port)) for k in range(len(names))
+        ]
+        for process in everybody:
+            process.start()
+        bare: list[End] = [came.get(timeout=WAIT) for _ in names]
+        status = StatusFile(folder, "owner", "bench", 1, names)
+        log = AuditLog(folder / "owner.jsonl", "owner", "bench")
+        lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: bytes(16), lambda *_: None, owner=bytes(16))
+        for name in names:
+            lines.meet(name)
+            lines.open(name, bytes(16))
+        tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
+        remote = Remote(tables, [], Channel(), lines, schema(names))
+        remote.channel.know("train", tables[0])
+        times: dict[str, list[float]] = {"bare stream": [], "federation": []}
+        for turn in range(options.rounds // TURN + 1):
+            both = bare_rounds(bare), our_rounds(remote, turn * TURN)
+            if turn:  # the first turn warms up
+                for kind, took in zip(times, both, strict=True):
+                    times[kind] += took
+        for send, _ in bare:
+            send(b"end")
+        for process in everybody:
+            process.join(WAIT)
+        listener.close()
+        server.stop(None)
+        for send, _ in bare:
+            send(None)  # type: ignore[arg-type]
+    floor = median(times["bare stream"])
+    rows = [[kind, f"{median(each):.2f}", f"{median(each) / floor:.2f}"] for kind, each in times.items()]
+    title = f"A round with {len(names)} parties, {len(UP):,} bytes up and {len(DOWN):,} down, over loopback"
+    show(title, ["", "ms, median", "x bare"], rows)
+
+
+# Training
+
+
+def companies(folder: Path, rows: int, parties: int) -> tuple[OwnerPaper, Files]:
+    """MNIST as files of several organisations; the owner has the labels."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [f"p{k}" for k in range(parties)]
+    make_keys(folder, ["127.0.0.1"], names)
+    train, _ = cn.load("mnist", parties=parties, by="rows", rows=rows)
+    ids = [f"i{k:06d}" for k in range(train[0].rows)]
+    pq.write_table(pa.table({"id": ids, "digit": train[0].labels.numpy()}), folder / "owner" / "owner.parquet")
+    sections = []
+    for name, table in zip(names, train[1:], strict=True):
+        pixels = table.columns.reshape(table.rows, -1).numpy().astype(np.float32)
+        columns = {f"c{k}": pixels[:, k] for k in range(pixels.shape[1])}
+        pq.write_table(pa.table({"id": ids, **columns}), folder / name / f"{name}.parquet")
+        sections.append(PartySection(name, f"../{name}/{name}.parquet", "id", numbers=list(columns)))
+    text = "".join(f'[[party]]\nname = "{one}"\nkey = "../{one}/identity.pub"\n' for one in names)
+    own = '[[party]]\nname = "bank"\nfiles = "owner.parquet"\nid = "id"\nlabel = "digit"\n'
+    head = '[federation]\nlisten = "127.0.0.1:0"\nlabels = "shown"\n'
+    (folder / "owner" / "job.toml").write_text(f"{head}{own}{text}[align]\nmode = 'plain'\n")
+    paper = read_owner_paper(folder / "owner" / "job.toml")
+    prepare = PrepareSection(test=0.0)
+    files = Files((paper.own, *sections), AlignSection(mode="plain"), prepare, folder / "owner")
+    return replace(paper, prepare=prepare), files
+
+
+def attend(folder: Path, name: str, port: int) -> None:
+    torch.set_num_threads(1)
+    (folder / name / "party.toml").write_text(
+        f'[party]\nname = "{name}"\nfiles = "{name}.parquet"\nid = "id"\n'
+        f'[owner]\naddress = "127.0.0.1:{port}"\nkey = "../owner/identity.pub"\n[allow]\nruns = 100\n'
+    )
+    Attendance(read_party_paper(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").attend()
+
+
+def relay(port: int, counted: list[int]) -> int:
+    """A port of this machine from which everything goes on to another one, and is counted."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def pump(one: socket.socket, other: socket.socket) -> None:
+        while data := one.recv(1 << 16):
+            counted[0] += len(data)
+            other.sendall(data)
+        other.close()
+
+    def accept() -> None:
+        while True:
+            near, _ = server.accept()
+            far = socket.create_connection(("127.0.0.1", port))
+            for pair in ((near, far), (far, near)):
+                Thread(target=pump, args=pair, daemon=True).start()
+
+    Thread(target=accept, daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+def cpu_of(pids: Sequence[int]) -> float:
+    """CPU seconds of some processes."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    each = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
+    return sum(int(one[11]) + int(one[12]) for one in each) / ticks
+
+
+def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
+    """One run over the federation: CPU between the first and the last round, bytes of the ledger and of the socket."""
+    spawn, found = multiprocessing.get_context("spawn"), []
+    host = Host(paper, place)
+    port = host.listener.port if counted is None else relay(host.listener.port, counted)
+    everybody = [spawn.Process(target=attend, args=(folder, name, port)) for name in paper.others]
+    for process in everybody:
+        process.start()
+    pids = [os.getpid(), *(process.pid or 0 for process in everybody)]
+
+    def note(run: cn.Run) -> None:
+        found.append((cpu_of(pids), run.ledger.total, counted[0] if counted else 0))
+
+    host.gather()
+    host.train(note)
+    for process in everybody:
+        process.join(WAIT)
+    host.close()
+    first, last = found[0], found[-1]
+    return {"cpu": last[0] - first[0], "ledger": last[1] - first[1], "socket": last[2] - first[2]}
+
+
+def alone(paper: OwnerPaper, files: Files) -> dict[str, float]:
+    """The same job in one process, party after party."""
+    found = []
+    job = replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))
+    train_job(job, on_round=lambda run: found.append((time.process_time(), run.ledger.total)))
+    return {"cpu": found[-1][0] - found[0][0], "ledger": found[-1][1] - found[0][1]}
+
+
+def train(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        paper, files = companies(folder, options.rows, options.parties)
+        how = TrainSection(method="vimadmm", rounds=options.train_rounds, batch=1024, evaluate_every=10**6)
+        paper = replace(paper, job=replace(paper.job, method=cn.VIMADMM(), train=how))
+        near, far = [], []
+        for again in range(options.repeats):
+            near.append(alone(paper, files)["cpu"])
+            far.append(trained(paper, folder, folder / f"run-{again}")["cpu"])
+        counted = [0]
+        wire = trained(paper, folder, folder / "run-counted", counted)
+    rows = [
+        ["one process, loop", f"{median(near):.1f}", "1.00"],
+        ["federation, all processes", f"{median(far):.1f}", f"{median(far) / median(near):.2f}"],
+    ]
+    title = f"VIMADMM on MNIST, {options.parties} parties, {options.rows} rows, {options.train_rounds} rounds"
+    show(f"{title}: CPU s, medians of {options.repeats}", ["", "CPU s", "x"], rows)
+    ratio = wire["socket"] / wire["ledger"]
+    show(
+        "Bytes between the first and the last round",
+        ["ledger", "socket", "x"],
+        [[f"{wire['ledger']:,}", f"{wire['socket']:,}", f"{ratio:.4f}"]],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["round", "train", "all"], default="all")
+    parser.add_argument("--parties", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--train-rounds", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    if options.what in ("round", "all"):
+        one_round(options)
+    if options.what in ("train", "all"):
+        train(options)
+
+
+if __name__ == "__main__":
+    main()
