@@ -75,8 +75,10 @@ def write_letter(letter: Letter) -> bytes:
         raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
     parts: list[bytes | memoryview] = [head]
     for name in _NAMES:
-        raw = getattr(letter, name).encode("ascii")
-        parts += [bytes([len(raw)]), raw]
+        text = getattr(letter, name)
+        if len(text) > MAX_NAME or not (text.isascii() and text.isprintable()):
+            raise MessageError(f"the {name} {text!r} cannot travel; use up to {MAX_NAME} printable ASCII characters.")
+        parts += [bytes([len(text)]), text.encode("ascii")]
     parts.append(bytes([len(letter.frames)]))
     for frame in letter.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
