@@ -6,8 +6,8 @@
 
 ``round``: letters, seals' place, schema checks, ledger and audit logs at both sides are ours; the bare stream has none
 of them, and does not hear whether its message down arrived. Both take turns of ten rounds in one run. ``train``: 4
-parties with 196 pixels each as Parquet files; CPU seconds are those between the first and the last round, of all processes;
-bytes on the socket are counted by a relay between the parties and the owner, in a run of its own.
+parties with 196 pixels each as Parquet files; CPU seconds are those between the first and the last round, of all
+processes; bytes on the socket are counted by a relay between the parties and the owner, in a run of its own.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def ask(party: Any, remote: Any, **changed: Any) -> str:
     reply = open_letter(party.serve(write_letter(replace(letter, **changed))))
     if reply.kind != "refusal":
         return ""
-    return bytes(decode_fields(reply.frames[0])[0]["text"].numpy()).decode()
+    return bytes(decode_fields(reply.frames[0])[0]["part1"].numpy()).decode()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,11 @@ def ask(party: Any, remote: Any, **changed: Any) -> str:
         ({"purpose": "train", "table": "train", "round": 3}, "agreed to 3 rounds"),
         ({"kind": "sum"}, "agreed to none"),
         ({"kind": "answer"}, "serves no such"),
-        ({"kind": "back"}, "without a number"),
+        ({"kind": "back"}, "more than it has"),
+        ({"kind": "back", "step": "", "purpose": "", "table": ""}, "without a number"),
+        ({"purpose": "steal"}, "unknown purpose"),
+        ({"serial": 1}, "more than it has"),
+        ({"frames": (b"", b"CLND")}, "more than it has"),
         ({"step": "follow"}, "without its message"),
         ({"step": "follow", "frames": (b"CLND",)}, "at least"),
     ],

@@ -150,7 +150,11 @@ def test_forged_codes_are_refused(wire: dict[str, Tensor]) -> None:
 def test_forged_positions_are_refused() -> None:
     wire = cn.TopK(0.5).encode("h", torch.randn(2, 6), draw())  # three bits a position, so 6 and 7 are out of range
     with pytest.raises(MessageError, match="position 7"):
-        cn.TopK(0.5).decode("h", {**wire, "h.at": torch.full_like(wire["h.at"], 255)})
+        cn.TopK(0.5).decode("h", {**wire, "h.at": torch.tensor([255, 255, 3], dtype=torch.uint8)})
+    with pytest.raises(MessageError, match="behind them"):
+        cn.TopK(0.5).decode("h", {**wire, "h.at": wire["h.at"] | 128})
+    with pytest.raises(MessageError, match="one position"):
+        cn.TopK(0.5).decode("h", {**wire, "h.at": torch.zeros_like(wire["h.at"])})
     with pytest.raises(MessageError):
         cn.TopK(0.5).decode("h", {**wire, "h": wire["h"][:1]})
 

@@ -83,12 +83,20 @@ class Channel:
         fields = self._checked(message, turn.leader, step, turn)
         return self.end(turn.leader).compress(self.seals.down, fields, everybody, step, turn)
 
-    def open_down(self, like: M, arrived: Mapping[str, Fields], *, step: str, turn: Turn) -> M:
-        """The parties' half: the message as those hear it to whom it came, in the form of ``like``."""
-        codec, names = self.seals.down, tuple(fields_of(like))
+    def open_down(
+        self,
+        like: M,
+        arrived: Mapping[str, Fields],
+        *,
+        step: str,
+        turn: Turn,
+        check: Callable[[Fields], None] | None = None,
+    ) -> M:
+        """The parties' half: the message as those hear it to whom it came, in the form of ``like``, if it is right."""
+        codec, form = self.seals.down, fields_of(like)
         # Without feedback all receivers make the same of it, so one may do it for all.
         receivers = list(arrived) if codec is not None and codec.feedback else list(arrived)[:1]
-        heard = [self.end(one).expand(codec, arrived[one], names, turn.leader, step, turn) for one in receivers]
+        heard = [self.end(one).expand(codec, arrived[one], form, turn.leader, step, turn, check) for one in receivers]
         return self._message(like, heard[0])
 
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
@@ -113,10 +121,8 @@ class Channel:
         check: Callable[[Fields], None] | None = None,
     ) -> M:
         """The leader's half: the message as it hears it, in the form of ``like``; ``check`` may refuse it."""
-        opened = self.end(turn.leader).expand(self.seals.up, arrived, tuple(fields_of(like)), party, step, turn)
+        opened = self.end(turn.leader).expand(self.seals.up, arrived, fields_of(like), party, step, turn, check)
         heard = self._message(like, opened)
-        if check is not None:
-            check(opened)
         self.note(party, step, heard, turn)
         return heard
 

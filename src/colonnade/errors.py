@@ -101,7 +101,7 @@ class UnreachableError(LinkError):
 class Broken(LinkError):  # noqa: N818 - it says what the link is
     """A link that was there and is gone; ``party`` says whose, ``said`` what the other side gave as its reason."""
 
-    def __init__(self, message: str, party: str, said: str = "") -> None:
+    def __init__(self, message: str, party: str = "", said: str = "") -> None:
         super().__init__(message)
         self.party, self.said = party, said
 

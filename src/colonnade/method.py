@@ -17,7 +17,6 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -356,7 +355,6 @@ class Method(ABC):
         raise ConfigError(f"{self.name} has no head per party, so no importance; use a vim method.")
 
     @classmethod
-    @cache
     def steps(cls) -> dict[str, Callable[..., Any]]:
         """The party steps by name: all that a party serves."""
         found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}

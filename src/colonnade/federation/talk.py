@@ -38,7 +38,7 @@ def answered(raw: bytes, by: str) -> Facts:
     if letter.sender != by:
         raise MessageError(f"an answer of '{letter.sender}' came from '{by}'; it is forged.")
     if letter.kind == "refusal":
-        raise refused(letter, by)
+        raise refused(letter.frames[0] if letter.frames else b"", by)
     return facts_in(letter)
 
 

@@ -59,6 +59,11 @@ class Letter:
         """A letter back, about the same."""
         return replace(self, kind=kind, sender=sender, frames=frames)
 
+    def is_about(self, request: Letter) -> bool:
+        """Whether a reply says what its request said, beside its kind, its sender and its frames."""
+        said = (*_NAMES[1:], *_NUMBERS)
+        return all(getattr(self, name) == getattr(request, name) for name in said)
+
     @property
     def overhead(self) -> int:
         """Bytes around the frames."""
@@ -75,8 +80,10 @@ def write_letter(letter: Letter) -> bytes:
         raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
     parts: list[bytes | memoryview] = [head]
     for name in _NAMES:
-        raw = getattr(letter, name).encode("ascii")
-        parts += [bytes([len(raw)]), raw]
+        text = getattr(letter, name)
+        if len(text) > MAX_NAME or not (text.isascii() and text.isprintable()):
+            raise MessageError(f"the {name} {text!r} cannot travel; use up to {MAX_NAME} printable ASCII characters.")
+        parts += [bytes([len(text)]), text.encode("ascii")]
     parts.append(bytes([len(letter.frames)]))
     for frame in letter.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]

@@ -29,13 +29,30 @@ from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server
 from colonnade.schedule import PREDICT_ROWS, Schedule, SharedSchedule
 from colonnade.seal import Seals
-from colonnade.seal.blinded import BlindedEnd
+from colonnade.seal.bits import LARGEST_SCALE
+from colonnade.seal.blind import SPREAD, SumCode
+from colonnade.seal.blinded import AGREEING, UNTOLD, BlindedEnd
 from colonnade.seal.keys import Identity, Ticket
 from colonnade.seal.noise import NoiseSource
 from colonnade.settings import Settings
 from colonnade.state import Packed, under
 from colonnade.table import Table
 from colonnade.task import Task
+
+PURPOSES = ("train", "evaluate", "predict", "explain")
+_TURN = ("step", "purpose", "table", "round", "turn", "part")
+_READ: dict[str, tuple[int, tuple[str, ...]]] = {
+    "step": (1, _TURN),
+    "sum": (2, (*_TURN, "serial")),
+    "blind": (1, ("step", "purpose", "round", "serial", "attempt")),
+    "keep": (1, ()),
+    "back": (1, ()),
+    "place": (0, ("table",)),
+    "spent": (0, ()),
+    "end": (0, ()),
+}
+"""What is read of a request by its kind: so many frames, and these facts; the others must stand as in an empty one."""
+_FACTS = (*_TURN, "serial", "attempt")
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,8 @@ class Party(Server):
             self.channel.end(self.name).source = NoiseSource(seat.secret)
         for name, table in seat.tables.items():
             self.place(name, table)
-        self._turn: tuple[int, Turn] | None = None
+        self._steps = type(seat.method).steps()
+        self._turn: tuple[Letter, Turn] | None = None
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
@@ -123,6 +141,10 @@ class Party(Server):
             "end": self._end,
         }
 
+    def check_read(self, letter: Letter) -> None:
+        """Refuse a request that says more than anybody reads."""
+        _check_read(letter)
+
     # the method's steps
 
     def _step(self, letter: Letter) -> Fields | None:
@@ -139,20 +161,33 @@ class Party(Server):
 
     def _sum(self, letter: Letter) -> Fields:
         """A step whose reply may leave only under masks."""
-        blinded, turn = self._blinded(), self._turn_of(letter)
-        reply = self._run(self._step_of(letter), turn, letter)
-        if reply is None:
-            raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
+        blinded, step, turn = self._blinded(), self._step_of(letter), self._turn_of(letter)
+        codes = self._sum_codes(letter, turn)
+        reply = self._run(step, turn, letter)
+        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
-        end = self.channel.end(self.name)
-        told = self.frame(letter, 1)
-        end.bounds = {f"{letter.step}/{name.removesuffix('.bound')}": bound for name, bound in told.items()}
-        codes = end.sum_codes(released, len(self.seat.blinded), letter.step, turn)
-        end.bounds = {}  # the scales are the owner's to remember
-        blinded.hold(end.encode(codes, released, letter.step, turn), self.channel.about(letter.step, turn))
+        coded = self.channel.end(self.name).encode(codes, released, letter.step, turn)
+        blinded.hold(coded, self.channel.about(letter.step, turn))
         if self.seat.seals.blind is not None and self.seat.seals.blind.recover:
             return {}
         return blinded.answer("blind", {}, self._ticket(letter))
+
+    def _sum_codes(self, letter: Letter, turn: Turn) -> dict[str, SumCode]:
+        """How this step's reply becomes ring elements, on the scales that the owner told and is to remember."""
+        form = self.seat.schema.like(self.name, "up", letter.step, turn.rows.shape[-1])
+        if form is None or not self.seat.schema.is_summed(self.name, letter.step):
+            raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
+        told, end = self.frame(letter, 1), self.channel.end(self.name)
+        right = all(
+            one.dtype == torch.float32 and not one.ndim and 0 < float(one) <= LARGEST_SCALE for one in told.values()
+        )
+        if right:
+            end.bounds = {f"{letter.step}/{name.removesuffix('.bound')}": bound for name, bound in told.items()}
+            codes = end.sum_codes(form, len(self.seat.blinded), letter.step, turn)
+            end.bounds = {}
+            if set(told) == {f"{name}.bound" for name in codes if name + SPREAD in codes}:
+                return codes
+        raise MessageError(f"scales {sorted(told)} came to '{self.name}' for a sum that has others, or are none.")
 
     def _blind(self, letter: Letter) -> Fields:
         """A phase of the key agreement or of a sum that was begun."""
@@ -160,6 +195,8 @@ class Party(Server):
 
     def _run(self, step: Callable[..., Any], turn: Turn, letter: Letter) -> Any:
         reads, _ = kinds_of(step)
+        if reads is None and self.frame(letter, 0):
+            raise MessageError(f"step '{letter.step}' came to '{self.name}' with a message, and reads none.")
         received = [] if reads is None else [self._message(reads, letter, turn)]
         self.site.begin(turn)
         try:
@@ -179,27 +216,31 @@ class Party(Server):
         self.channel.carry(wire, turn.leader, self.name, letter.step, turn)
         form = self.seat.schema.like(self.name, "down", letter.step, rows) or wire
         like = kind(*(form.get(name, torch.empty(0)) for name in kind._fields))
-        message = self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn)
-        self.seat.schema.check(self.name, "down", letter.step, fields_of(message), rows, turn.round)
-        return message
+
+        def check(opened: Fields) -> None:
+            self.seat.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
+
+        return self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn, check=check)
 
     def _step_of(self, letter: Letter) -> Callable[..., Any]:
-        known = type(self.seat.method).steps()
-        if letter.step not in known:
-            raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, known)
+        if letter.step not in self._steps:
+            raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, self._steps)
         return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
 
     def _turn_of(self, letter: Letter) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
-        if self._turn is None or self._turn[0] != letter.turn:
+        facts = Letter("step", **{name: getattr(letter, name) for name in _TURN if name != "step"})
+        if self._turn is None or self._turn[0] != facts:
             rows = self._rows(letter)
             turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
-            self._turn = letter.turn, turn
+            self._turn = facts, turn
         return self._turn[1]
 
     def _rows(self, letter: Letter) -> Tensor:
         if letter.table not in self.site.tables:
             raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
+        if letter.purpose not in PURPOSES:
+            raise unknown(f"purpose at '{self.name}'", letter.purpose, PURPOSES)
         if letter.purpose == "train":
             if letter.table != "train" or letter.round >= self.seat.settings.rounds:
                 raise MessageError(
@@ -227,7 +268,7 @@ class Party(Server):
 
     def _keep(self, letter: Letter) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
-        needed = self.frame(letter, 0).get("needed", torch.arange(0)).tolist()
+        needed = self._numbers(letter, "needed")
         return {"kept": torch.tensor([self.keeping.keep(self.states(), needed)])}
 
     def take_up(self) -> None:
@@ -237,10 +278,10 @@ class Party(Server):
 
     def _back(self, letter: Letter) -> None:
         """Go back to a state that was kept."""
-        number = self.frame(letter, 0).get("kept", torch.arange(0))
-        if number.numel() != 1:
+        numbers = self._numbers(letter, "kept")
+        if len(numbers) != 1:
             raise MessageError(f"'{self.name}' was told to go back without a number of a state that it kept.")
-        self._go_back(int(number))
+        self._go_back(numbers[0])
 
     def _go_back(self, number: int) -> None:
         state = self.keeping.get(number)
@@ -267,6 +308,14 @@ class Party(Server):
     def _end(self, letter: Letter) -> None:
         self.ended = True
 
+    def _numbers(self, letter: Letter, name: str) -> list[int]:
+        """Whole numbers in a frame of its own; none if it is not there."""
+        fields = self.frame(letter, 0)
+        numbers = fields.get(name, torch.arange(0))
+        if len(fields) > (name in fields) or numbers.dtype != torch.int64 or numbers.ndim > 1:
+            raise MessageError(f"{sorted(fields)} came to '{self.name}' where whole numbers '{name}' were expected.")
+        return numbers.flatten().tolist()
+
     def _ticket(self, letter: Letter) -> Ticket:
         return Ticket(letter.round, letter.serial, letter.attempt, letter.step)
 
@@ -274,3 +323,15 @@ class Party(Server):
         if self.blinded is None:
             raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
         return self.blinded
+
+
+def _check_read(letter: Letter) -> None:
+    """Refuse a request that says more than anybody reads: it is not the owner's."""
+    frames, facts = _READ[letter.kind]
+    if letter.kind == "blind":
+        frames = int(letter.purpose not in UNTOLD)
+        facts = ("purpose",) if letter.purpose in AGREEING else facts
+    empty = Letter(letter.kind)
+    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(empty, name)]
+    if unread or len(letter.frames) > frames or (letter.frames and not len(letter.frames[-1])):
+        raise MessageError(f"a letter of the kind '{letter.kind}' came with more than it has: {unread or 'a frame'}.")

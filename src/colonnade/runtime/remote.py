@@ -53,7 +53,7 @@ class Remote(InProcess):
         super().__init__(tables, home, channel, owner_is_first=bool(home))
         self.lines, self.schema = lines, schema
         self.stamp = Letter("step", job=job, plan=schema.digest)
-        self._sequences: dict[str, tuple[bytes, int]] = {}  # by party: its session, and the last letter of it
+        self._asked: dict[str, Letter] = {}  # the last letter to each
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns = 0
@@ -115,9 +115,12 @@ class Remote(InProcess):
         return {k: found[k] for k in chosen if k in found}
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
-        if k in self.at_home or reply is None:
+        if k in self.at_home:
             return super()._collect(k, reply, step, turn)
-        return self._opened(self.names[k], reply, step, turn)
+        if (reply is None) != (self._kinds[step] is None):
+            said = "nothing" if reply is None else f"fields {sorted(reply)}"
+            raise MessageError(f"'{self.names[k]}' answered step '{step}' of round {turn.round} with {said}.")
+        return None if reply is None else self._opened(self.names[k], reply, step, turn)
 
     def _opened(self, party: str, wire: Fields, step: str, turn: Turn) -> Any:
         self.channel.carry(wire, party, turn.leader, step, turn)
@@ -212,21 +215,17 @@ class Remote(InProcess):
         }
 
     def _post(self, kind: str, party: str, about: Mapping[str, Any], *messages: Fields | None) -> None:
-        """Send a letter with these messages in frames; one that is None or empty has an empty frame."""
+        """Send a letter with these messages in frames; a missing one has an empty frame, but none at the end."""
+        told = list(messages)
+        while told and not told[-1]:
+            told.pop()
         envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
-        frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in messages)
         session = self.lines.session(party)
-        known, last = self._sequences.get(party, (session, 0))
-        self._sequences[party] = session, (last if known == session else 0) + 1
-        letter = Letter(
-            kind,
-            **about,
-            sequence=self._sequences[party][1],
-            job=self.stamp.job,
-            session=session,
-            plan=self.stamp.plan,
-            frames=frames,
-        )
+        before = self._asked.get(party)
+        last = before.sequence if before is not None and before.session == session else 0
+        agreed: dict[str, Any] = {"job": self.stamp.job, "session": session, "plan": self.stamp.plan}
+        frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in told)
+        self._asked[party] = letter = Letter(kind, **about, **agreed, sequence=last + 1, frames=frames)
         self.lines.post(party, write_letter(letter))
 
     def _encoded(self, fields: Fields, envelope: Envelope) -> bytes:
@@ -237,22 +236,25 @@ class Remote(InProcess):
 
     def _reply(self, party: str) -> Fields | None:
         """The tensors of the reply to the last letter, or the error that the party had."""
-        letter = open_letter(self.lines.reply(party))
-        session, last = self._sequences[party]
-        if letter.sender != party or letter.sequence != last:
+        letter, asked = open_letter(self.lines.reply(party)), self._asked[party]
+        if letter.sender != party or letter.sequence != asked.sequence:
             raise MessageError(
                 f"a reply of '{letter.sender}' to letter {letter.sequence} came from '{party}', which was asked "
-                f"{last}; it is stale or forged."
+                f"{asked.sequence}; it is stale or forged."
             )
-        if (letter.job, letter.session, letter.plan) != (self.stamp.job, session, self.stamp.plan):
+        if (letter.job, letter.session, letter.plan) != (asked.job, asked.session, asked.plan):
             raise MessageError(f"'{party}' replied for another job, session or plan; it is stale or foreign.")
+        if not letter.is_about(asked) or letter.kind not in ("answer", "refusal") or len(letter.frames) > 1:
+            raise MessageError(f"'{party}' replied with a {letter.kind} that is not about what it was asked.")
         if letter.kind == "refusal":
-            raise refused(letter, party)
+            raise refused(letter.frames[0] if letter.frames else b"", party)
         if not letter.frames:
             return None
         fields, about = decode_fields(letter.frames[0])
-        if letter.kind != "answer" or about.sender != party or about.round != letter.round:
-            raise MessageError(f"'{party}' replied with a {letter.kind} of '{about.sender}', round {about.round}.")
+        if about != Envelope(asked.step or asked.kind, party, asked.round):
+            raise MessageError(
+                f"'{party}' replied with a frame of '{about.sender}', step '{about.step}', round {about.round}."
+            )
         return fields
 
     def call(self, kind: str, party: str, message: Fields | None = None, **about: Any) -> Fields:
@@ -278,7 +280,7 @@ class Remote(InProcess):
             if table.name in self.far:
                 self.lines.give(table.name, name, table)
         for party, found in self.everybody("place", table=name).items():
-            rows = int(found["rows"]) if found.keys() == {"rows"} and found["rows"].numel() == 1 else -1
+            rows = int(_number_in(party, found, "rows"))
             if rows != tables[0].rows:
                 raise MessageError(
                     f"'{party}' has {rows} rows of '{name}' and the owner {tables[0].rows}; align again."
@@ -287,13 +289,14 @@ class Remote(InProcess):
     def states(self) -> list[Packed]:
         """The number under which each party keeps its state; the owner's own state as it is."""
         needed = {name: {*()}.union(*(one.get(name, ()) for one in self._needed)) for name in self.far}
-        told = {name: {"needed": torch.tensor(sorted(numbers))} for name, numbers in needed.items()}
+        told = {name: {"needed": torch.tensor(sorted(numbers), dtype=torch.int64)} for name, numbers in needed.items()}
         kept = self.everybody("keep", told)
         own: dict[int, Packed] = {}
         for site in self.sites:
             own |= site.states()
         return [
-            own[k] if k in self.at_home else {KEPT: _number_in(name, kept[name])} for k, name in enumerate(self.names)
+            own[k] if k in self.at_home else {KEPT: _number_in(name, kept[name], KEPT)}
+            for k, name in enumerate(self.names)
         ]
 
     def load(self, states: Sequence[Packed]) -> None:
@@ -359,10 +362,10 @@ class _BlindedFar:
         """It has its values itself."""
 
 
-def _number_in(party: str, came: Fields) -> Tensor:
-    if came.keys() != {KEPT} or came[KEPT].numel() != 1 or came[KEPT].is_floating_point():
-        raise MessageError(f"'{party}' was to tell the number of a state that it keeps, and told something else.")
-    return came[KEPT]
+def _number_in(party: str, came: Fields, name: str) -> Tensor:
+    if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
+        raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
+    return came[name]
 
 
 def _budget(told: Fields) -> dict[str, Any]:

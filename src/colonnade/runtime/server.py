@@ -9,15 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from colonnade.errors import ColonnadeError, MessageError, again, name_of
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.seal.relay import heard, spoken
 
 Fields = dict[str, Tensor]
+LONGEST_REFUSAL = 2000  # bytes of its sentence
 Handler = Callable[[Letter], Fields | None]
 
 
@@ -69,19 +70,25 @@ class Server(ABC):
         handlers = self.handlers
         if letter.kind not in handlers:
             raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
+        self.check_read(letter)
         fields = handlers[letter.kind](letter)
         if fields is None:
             return letter.reply("answer", self.name)
         frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
         return letter.reply("answer", self.name, frame)
 
+    def check_read(self, letter: Letter) -> None:  # noqa: B027 - an alignment reads everything
+        """Refuse a request that says more than anybody reads."""
+
     def frame(self, letter: Letter, number: int) -> Fields:
         """The tensors of a frame, none if it is not there."""
         if number >= len(letter.frames) or not len(letter.frames[number]):
             return {}
         fields, about = decode_fields(letter.frames[number])
-        if about.sender != OWNER or about.round != letter.round:
-            raise MessageError(f"a frame of '{about.sender}', round {about.round}, came in a letter of the owner's.")
+        if about != Envelope(letter.step or letter.kind, OWNER, letter.round):
+            raise MessageError(
+                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of the owner."
+            )
         return fields
 
     def message(self, kind: Any, letter: Letter) -> Any:
@@ -96,14 +103,15 @@ class Server(ABC):
 
 def refusal(error: ColonnadeError, who: str) -> bytes:
     """An error as a frame: its kind, and its sentence."""
-    said = {"kind": name_of(error).encode(), "text": str(error).encode("utf-8", errors="replace")[:2000]}
-    fields = {name: torch.frombuffer(bytearray(raw), dtype=torch.uint8) for name, raw in said.items()}
-    return encode(fields, Envelope("refusal", who, 0))
+    text = str(error).encode("utf-8", errors="replace")[:LONGEST_REFUSAL]
+    return encode(spoken(name_of(error).encode(), text), Envelope("refusal", who, 0))
 
 
-def refused(letter: Letter, by: str) -> ColonnadeError:
-    """The error that a party had, of the same class and with its sentence."""
-    fields = decode_fields(letter.frames[0])[0] if letter.frames else {}
-    said = {name: value.numpy().tobytes().decode(errors="replace") for name, value in fields.items()}
-    text = "".join(one for one in said.get("text", "no reason was given.") if one.isprintable())
-    return again(said.get("kind", ""), text if by in text else f"'{by}' refused: {text}")
+def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
+    """The error in a frame of :func:`refusal` that ``who`` made; what a terminal would not print is left out."""
+    fields, about = decode_fields(frame, limit=2 * LONGEST_REFUSAL)
+    kind, text = (part.decode(errors="replace") for part in heard(fields, (None, None), who))
+    if about != Envelope("refusal", who, 0):
+        raise MessageError(f"a refusal of '{about.sender}' in step '{about.step}' came from '{who}'.")
+    sentence = "".join(one if one.isprintable() else "?" for one in text)
+    return again(kind, sentence if who in sentence else f"'{who}' refused: {sentence}")

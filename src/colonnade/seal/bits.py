@@ -43,6 +43,7 @@ class Bits(Codec):
     """
 
     kind: ClassVar[str] = "bits"
+    parts: ClassVar[tuple[str, ...]] = ("", ".form", ".scale")
     unchecked: ClassVar[tuple[str, ...]] = ("scale",)
 
     bits: int = 4
@@ -108,7 +109,8 @@ class Bits(Codec):
         scale = self._scale_of(name)
         travelled = wire.get(f"{name}.scale", torch.zeros(0))
         expected = {"tensor": (2,), "row": (shape[0], *[1] * (len(shape) - 1))}.get(str(scale), (1,))
-        if tuple(travelled.shape) != expected or (expected == (1,) and float(travelled) != torch.tensor(float(scale))):
+        fits = tuple(travelled.shape) == expected and travelled.dtype in (torch.float16, torch.float32)
+        if not fits or (expected == (1,) and float(travelled) != torch.tensor(float(scale))):
             raise MessageError(
                 f"the codes of '{name}' came on the scale {travelled.flatten()[:2].tolist()} where '{scale}' was "
                 "agreed; use the same seals on both sides."

@@ -21,7 +21,11 @@ from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import Masker, Subject, SumLog
 
 RECOVERING = ("advertise", "share", "mask", "sign", "reveal")
-PHASES = ("hello", "confirm", "join", "blind", "opened", *RECOVERING)
+AGREEING = ("hello", "confirm", "join")
+"""Phases of the key agreement, which is of no sum."""
+PHASES = (*AGREEING, "blind", "opened", *RECOVERING)
+UNTOLD = ("hello", "blind", "opened", "advertise")
+"""Phases in which a party reads nothing."""
 
 
 def tensor_name(step: str, field: str, ring: Ring, bound: float) -> str:
@@ -50,7 +54,7 @@ class BlindedEnd:
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
         """What this party says in a phase, after what it was told; ``ticket`` says of which sum it is."""
-        if phase in ("hello", "confirm", "join"):
+        if phase in AGREEING:
             return {"hello": self._hello, "confirm": self._confirm, "join": self._join}[phase](told)
         if phase not in PHASES or ticket is None:
             raise SealError(f"'{self.party}' was asked for the phase '{phase:.40}' of a sum, which there is not; stop.")
@@ -68,12 +72,12 @@ class BlindedEnd:
         return spoken(*self._member.hello()[1:])
 
     def _confirm(self, told: Fields) -> Fields:
-        said = unstacked(told, self.parties)
+        said = unstacked(told, self.parties, parts=3)
         return spoken(self._membership().confirm([Hello(name, *parts) for name, parts in said.items()]))
 
     def _join(self, told: Fields) -> Fields:
         member = self._membership()
-        member.join(only(unstacked(told, self.parties)))
+        member.join(only(unstacked(told, self.parties, parts=1)))
         self._masker = Masker(member, self.log)
         return {}
 
@@ -105,7 +109,7 @@ class BlindedEnd:
 
     def _go_on(self, party: RecoverParty, phase: str, told: Fields, own: Mapping[str, Coded]) -> Fields:
         names = sorted(self.parties)
-        said = unstacked(told, names)
+        said = unstacked(told, names, {"share": 3, "sign": 0}.get(phase, 1))
         if phase == "share":
             return stacked(single(party.share([Advert(name, *parts) for name, parts in said.items()])), names)
         if phase == "mask":

@@ -29,6 +29,7 @@ from colonnade.seal.secure_sum import Subject, total
 from colonnade.seal.shamir import threshold
 
 SETUP = "setup"
+HELLO, SIGNATURE = (32, 16, 64), (64,)  # bytes: key, incarnation and signature; a signature
 T = TypeVar("T")
 Carry = Callable[[Fields, str, str, str, str], Fields]
 """(fields, sender, receiver, step, purpose) -> fields as they arrive; an empty purpose is the turn's own."""
@@ -170,6 +171,8 @@ class Blinding:
         one.here = [party for party in one.here if party in here]
         summed, survivors = one.run()
         shapes = [task.shapes[name] for name in names]
+        if summed.shape != (sum(map(math.prod, shapes)),):
+            raise SealError(f"the sum of step '{task.step}' has the shape {summed.shape}, and {shapes} were expected.")
         parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
@@ -187,16 +190,20 @@ class Blinding:
 
     def agree(self, carry: Carry) -> None:
         """The key agreement: hellos through the owner to all, then everybody's signature of the same roster."""
-        hellos = self._gathered("hello", {}, carry)
-        signatures = self._gathered("confirm", self._told(hellos, "hello", carry), carry)
+        hellos = self._gathered("hello", HELLO, {}, carry)
+        signatures = self._gathered("confirm", SIGNATURE, self._told(hellos, "hello", carry), carry)
         told = self._told(signatures, "confirm", carry)
         for party, end in self.ends.items():
             end.answer("join", told[party])
         self.roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
-    def _gathered(self, phase: str, told: Mapping[str, Fields], carry: Carry) -> dict[str, tuple[bytes, ...]]:
+    def _gathered(
+        self, phase: str, lengths: Sequence[int], told: Mapping[str, Fields], carry: Carry
+    ) -> dict[str, tuple[bytes, ...]]:
         said = {party: end.answer(phase, told.get(party, {})) for party, end in self.ends.items()}
-        return {party: heard(carry(own, party, self.owner, phase, SETUP)) for party, own in said.items()}
+        return {
+            party: heard(carry(own, party, self.owner, phase, SETUP), lengths, party) for party, own in said.items()
+        }
 
     def _told(self, said: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Fields]:
         """What every party said, as the owner passes it on to every party."""
@@ -207,14 +214,16 @@ class Blinding:
         """One party's masked codes, as they arrive at the owner."""
         self._tell(party, task, carry)
         arrived = carry(self.ends[party].answer("blind", task.bounds, ticket), party, self.owner, ticket.tensor, "")
-        return {name: _taken(name, arrived, code, party) for name, code in task.expected.items()}
+        if set(arrived) != {name + part for name in task.expected for part in ("", ".form", ".bound")}:
+            raise SealError(f"{party} sent {sorted(arrived)} for a sum of {sorted(task.expected)}.")
+        return {name: _taken(name, arrived, code, task.shapes[name], party) for name, code in task.expected.items()}
 
 
-def _taken(name: str, wire: Fields, code: SumCode, party: str) -> Codes:
+def _taken(name: str, wire: Fields, code: SumCode, due: tuple[int, ...], party: str) -> Codes:
     """A party's masked codes, if they are in the ring and on the scale that the owner expects."""
-    bound = wire.get(f"{name}.bound")
-    if bound is None or bound.numel() != 1 or float(bound) != float(torch.tensor(code.bound)):
-        came = None if bound is None else bound.tolist()
+    bound = wire[f"{name}.bound"]
+    if bound.dtype != torch.float32 or bound.ndim or float(bound) != float(torch.tensor(code.bound)):
+        came = bound.item() if bound.numel() == 1 else tuple(bound.shape)
         raise SealError(
             f"{party} sent '{name}' on the scale {came} and {code.bound:g} was agreed; "
             "codes on different scales do not add, so give every party the same seals."
@@ -223,4 +232,6 @@ def _taken(name: str, wire: Fields, code: SumCode, party: str) -> Codes:
         codes, shape = from_wire(name, wire, code.ring.bits)
     except MessageError as error:
         raise SealError(f"{party} sent a blinded message that is not one: {error}") from error
+    if shape != due:
+        raise SealError(f"{party} sent '{name}' with the shape {shape}, and {due} was expected; has it the same rows?")
     return codes.reshape(shape)

@@ -20,11 +20,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from colonnade.errors import MessageError, unknown
+from colonnade.message import MAX_DIMENSIONS
 from colonnade.seal.base import Seal
 from colonnade.seal.pack import Codes, pack, unpack
 
@@ -47,6 +49,9 @@ Draw = Callable[[tuple[int, ...]], Tensor]
 @dataclass(frozen=True)
 class Codec(Seal):
     """Base of the two: how a float tensor becomes wire tensors, and back."""
+
+    parts: ClassVar[tuple[str, ...]]
+    """What stands behind a field's name in the names of its wire tensors."""
 
     ways: str = field(default="both", kw_only=True)
     feedback: bool = field(default=False, kw_only=True)
@@ -104,9 +109,11 @@ def from_wire(name: str, wire: dict[str, Tensor], bits: int) -> tuple[Codes, tup
 def shape_of(name: str, wire: dict[str, Tensor]) -> tuple[int, ...]:
     """The shape that came with a field's codes, checked before anything is allocated."""
     form = wire.get(f"{name}.form")
-    if form is None or name not in wire or form.dtype != torch.int32 or form.ndim != 1 or len(form) < 1:
+    if form is None or name not in wire or form.dtype != torch.int32 or form.ndim != 1:
         raise MessageError(f"'{name}' came without the form of its codes; do both sides use the same seals?")
-    shape = tuple(int(size) for size in form[1:])
+    if not 1 <= len(form) <= 1 + MAX_DIMENSIONS:
+        raise MessageError(f"'{name}' came in codes with a form of {len(form)} numbers, which none has.")
+    shape = tuple(form[1:].tolist())
     if min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) > MAX_ENTRIES:
         raise MessageError(f"'{name}' came with the shape {shape}, which is beyond what a message may hold.")
     return shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -73,32 +74,49 @@ class End:
         return wire
 
     def expand(
-        self, codec: Codec | None, wire: Fields, names: tuple[str, ...], by: str, step: str, turn: Turn
+        self,
+        codec: Codec | None,
+        wire: Fields,
+        like: Fields,
+        by: str,
+        step: str,
+        turn: Turn,
+        check: Callable[[Fields], None] | None = None,
     ) -> Fields:
-        """What the other side compressed."""
-        fields, left = {}, set(wire)
-        for name in names:
+        """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        fields, coded, left = {}, [], set(wire)
+        for name, form in like.items():
             own = {key for key in wire if key == name or key.startswith(f"{name}.")}
-            if codec is not None and len(own) > 1:
-                fields[name] = self._complete(
-                    codec.feedback, _decoded(codec, name, wire), f"from {by}/{step}/{name}", turn
-                )
-            elif name in wire:
+            if codec is not None and turn.training and len(own) > 1:
+                fields[name] = _decoded(codec, name, {key: wire[key] for key in own})
+                coded.append(name)
+            elif own == {name} and not (codec and turn.training and rows_field(name, form, len(turn.rows))):
                 fields[name] = wire[name]
             left -= own
-        if left or len(fields) < len(names):
+        if left or len(fields) < len(like):
             raise MessageError(
-                f"fields {tuple(wire)} came where {names} were expected; do both sides use the same seals?"
+                f"fields {tuple(wire)} came where {tuple(like)} were expected; do both sides use the same seals?"
             )
+        if check is not None:
+            check(fields)
+        if codec is not None and codec.feedback:
+            fields |= self._completed({name: fields[name] for name in coded}, f"from {by}/{step}", turn)
         return fields
 
-    def _complete(self, feedback: bool, arrived: Tensor, key: str, turn: Turn) -> Tensor:
+    def _completed(self, arrived: Fields, by: str, turn: Turn) -> Fields:
         """Under feedback a state travels as its change since the last message about the same rows."""
-        if not feedback or not is_state(key.rpartition("/")[2]):
-            return arrived
-        whole = self.recall(True, key, arrived, turn) + arrived
-        self.keep(key, whole, turn)
-        return whole
+        whole: Fields = {}
+        for name, change in arrived.items():
+            if is_state(name):
+                before = self.memory.get(key := f"{by}/{name}", change)
+                if len(change) != len(turn.rows) or before.shape[1:] != change.shape[1:]:
+                    raise MessageError(f"'{name}' came as {tuple(change.shape)}, which is no change of what it was.")
+                whole[name] = self.recall(True, key, change, turn) + change
+                if not bool(torch.isfinite(whole[name]).all()):
+                    raise MessageError(f"'{name}' came as a change that makes its values infinite.")
+        for name, values in whole.items():  # only when all of them are right
+            self.keep(f"{by}/{name}", values, turn)
+        return arrived | whole
 
     # few bits or whole numbers, to be summed
 
@@ -143,11 +161,9 @@ class End:
                 self.bounds[f"{step}/{name}"] = torch.tensor(
                     max(code.bound * min(max(reach, LEAST_REACH), MOST_REACH), 1e-12)
                 )
-        return {
-            name: self._complete(codes[name].feedback, value, f"from sum/{step}/{name}", turn)
-            for name, value in totals.items()
-            if not name.endswith(SPREAD)
-        }
+        summed = {name: value for name, value in totals.items() if not name.endswith(SPREAD)}
+        with_feedback = {name: value for name, value in summed.items() if codes[name].feedback}
+        return summed | self._completed(with_feedback, f"from sum/{step}", turn)
 
     # what all of them need
 
@@ -207,6 +223,8 @@ def _spread(values: Tensor, bound: float) -> Tensor:
 
 def _decoded(codec: Codec, name: str, wire: Fields) -> Tensor:
     """A field's values, whatever came for it: the other side may lie."""
+    if set(wire) != {name + part for part in codec.parts}:
+        raise MessageError(f"'{name}' came as {sorted(wire)}, which are not codes of {codec}; use the same seals.")
     try:
         values = codec.decode(name, wire)
     except MessageError:

@@ -39,8 +39,12 @@ def pack(codes: Codes, bits: int) -> NDArray[np.uint8]:
 
 def unpack(raw: NDArray[np.uint8], bits: int, count: int) -> Codes:
     """What :func:`pack` packed, or :class:`MessageError` if the bytes cannot be that."""
-    if not 1 <= bits <= MAX_BITS or raw.ndim != 1 or len(raw) != packed_length(count, bits):
+    fits = raw.dtype == np.uint8 and raw.ndim == 1 and 1 <= bits <= MAX_BITS
+    if not fits or len(raw) != packed_length(count, bits):
         raise MessageError(f"{raw.size} bytes came where {count} numbers of {bits} bits were expected.")
+    unused = 8 * len(raw) - count * bits
+    if unused and int(raw[-1]) >> (8 - unused):
+        raise MessageError(f"{count} packed numbers of {bits} bits came with something behind them.")
     dtype = smallest(bits)
     if bits in (1, 2, 4):
         return _part(raw, bits, count)

@@ -197,6 +197,11 @@ class RecoverOwner(_Sum):
     def share(self, sealed: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, bytes]]:
         """Each sender's boxes, sorted by receiver."""
         self._enough(list(sealed), list(self.adverts), "shares")
+        for by, boxes in sealed.items():
+            if boxes.keys() != self.adverts.keys() - {by}:
+                raise SealError(
+                    f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum."
+                )
         self._sharers = tuple(sorted(sealed))
         return {to: {by: sealed[by][to] for by in self._sharers if by != to} for to in self._sharers}
 

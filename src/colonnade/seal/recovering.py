@@ -10,9 +10,10 @@ from colonnade.seal.codec import from_wire
 from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
 from colonnade.seal.recover import Advert, RecoverOwner, Reveal
-from colonnade.seal.relay import Fields, Said, heard, only, single, stacked, unstacked
+from colonnade.seal.relay import Fields, heard, only, single, stacked, unstacked
 from colonnade.seal.ring import Ring
 
+ADVERT, SIGNATURE = (32, 32, 64), (64,)  # bytes: key, commitment and signature; a signature
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
 
@@ -47,17 +48,17 @@ class RecoverableSum:
     def run(self) -> tuple[Codes, tuple[str, ...]]:
         """The sum of the survivors' codes, and who they are."""
         mine = self._up("advertise", {})
-        adverts = self.owner.advertise([Advert(n, *heard(f)) for n, f in mine.items()])
+        adverts = self.owner.advertise([Advert(n, *heard(f, ADVERT, n)) for n, f in mine.items()])
         told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
         sealed = self._up("share", told)
-        boxes = self.owner.share({n: only(self._unstacked(f)) for n, f in sealed.items()})
+        boxes = self.owner.share({n: self._boxes(f) for n, f in sealed.items()})
         given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
         masked = self._up("mask", given)
         self.owner.mask({n: self._codes(f) for n, f in masked.items()})
         survivors = self.owner.announce()
         lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
         signed = self._up("sign", lists)
-        signatures = self.owner.sign({n: heard(f)[0] for n, f in signed.items()})
+        signatures = self.owner.sign({n: heard(f, SIGNATURE, n)[0] for n, f in signed.items()})
         reveals = self._up("reveal", self._down("signatures", lambda _: self._stacked(single(signatures))))
         return self.owner.open({n: self._revealed(f) for n, f in reveals.items()}), survivors
 
@@ -87,12 +88,12 @@ class RecoverableSum:
     def _revealed(self, fields: Fields) -> Reveal:
         def shares(kind: str) -> dict[str, bytes]:
             own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
-            return only(self._unstacked(own))
+            return self._boxes(own)
 
         return Reveal(shares("seed_"), shares("key_"))
 
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
         return stacked(said, self.names)
 
-    def _unstacked(self, fields: Fields) -> Said:
-        return unstacked(fields, self.names)
+    def _boxes(self, fields: Fields) -> dict[str, bytes]:
+        return only(unstacked(fields, self.names, parts=1))

@@ -12,39 +12,51 @@ from colonnade.errors import MessageError
 Fields = dict[str, Tensor]
 Said = dict[str, tuple[bytes, ...]]
 """What each party said, in parts."""
+NOTHING = torch.zeros(0, dtype=torch.int16)
 
 
 def spoken(*parts: bytes) -> Fields:
     """What one party says."""
-    return {f"part{k}": torch.frombuffer(bytearray(part), dtype=torch.uint8) for k, part in enumerate(parts)}
+    return {f"part{k}": _bytes(part) for k, part in enumerate(parts)}
 
 
-def heard(fields: Fields) -> tuple[bytes, ...]:
-    """What :func:`spoken` said."""
-    return tuple(value.numpy().tobytes() for value in fields.values())
+def _bytes(part: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(part), dtype=torch.uint8) if part else torch.zeros(0, dtype=torch.uint8)
+
+
+def heard(fields: Fields, lengths: Sequence[int | None], who: str) -> tuple[bytes, ...]:
+    """What ``who`` said with :func:`spoken` in parts of these lengths (None for any), or :class:`MessageError`."""
+    said = [fields.get(f"part{k}", NOTHING) for k in range(len(lengths))]
+    right = all(one.dtype == torch.uint8 and one.ndim == 1 for one in said) and len(fields) == len(said)
+    if not right or any(due not in (None, len(one)) for one, due in zip(said, lengths, strict=True)):
+        due = ", ".join("some" if length is None else str(length) for length in lengths)
+        raise MessageError(f"'{who}' was to say keys or signatures in parts of {due} bytes; something else came.")
+    return tuple(one.numpy().tobytes() for one in said)
 
 
 def stacked(said: Mapping[str, Sequence[bytes]], names: Sequence[str]) -> Fields:
     """What several parties said, part by part, and who they are.
 
-    >>> unstacked(stacked({"a": [b"x"], "c": [b"y"]}, "abc"), "abc")
+    >>> unstacked(stacked({"a": [b"x"], "c": [b"y"]}, "abc"), "abc", parts=1)
     {'a': (b'x',), 'c': (b'y',)}
     """
+    if len({tuple(map(len, parts)) for parts in said.values()}) > 1:
+        raise MessageError(f"keys, signatures or shares of {list(said)} came in different lengths; one is not right.")
     who = torch.tensor([names.index(name) for name in said], dtype=torch.int16)
     each = [spoken(*parts) for parts in said.values()]
     return {"who": who, **{part: torch.stack([one[part] for one in each]) for part in (each[0] if each else ())}}
 
 
-def unstacked(fields: Fields, names: Sequence[str]) -> Said:
-    """What :func:`stacked` stacked, or :class:`MessageError`."""
-    who = fields.get("who", torch.zeros(0))
-    rest = [value for name, value in fields.items() if name != "who"]
-    places = [int(place) for place in who]
-    fits = all(value.dtype == torch.uint8 and value.ndim == 2 and len(value) == len(places) for value in rest)
-    if not fits or not all(0 <= place < len(names) for place in places) or len(set(places)) < len(places):
+def unstacked(fields: Fields, names: Sequence[str], parts: int) -> Said:
+    """What :func:`stacked` stacked, each in so many parts, or :class:`MessageError`."""
+    who = fields.get("who", NOTHING)
+    places = who.tolist() if who.dtype == torch.int16 and who.ndim == 1 and len(who) <= len(names) else [-1]
+    said = [fields.get(f"part{k}", NOTHING) for k in range(parts if places else 0)]
+    fits = all(value.dtype == torch.uint8 and value.ndim == 2 and len(value) == len(places) for value in said)
+    known = len(fields) == len(said) + ("who" in fields) and all(0 <= place < len(names) for place in places)
+    if not fits or not known or len(set(places)) < len(places):
         raise MessageError(f"keys, signatures or shares of some of {list(names)} were expected; something else came.")
-    parts = [[row.numpy().tobytes() for row in value] for value in rest]
-    return {names[place]: tuple(part[k] for part in parts) for k, place in enumerate(places)}
+    return {names[place]: tuple(value[k].numpy().tobytes() for value in said) for k, place in enumerate(places)}
 
 
 def single(said: Mapping[str, bytes]) -> Said:

@@ -25,6 +25,7 @@ class TopK(Codec):
     """
 
     kind: ClassVar[str] = "topk"
+    parts: ClassVar[tuple[str, ...]] = ("", ".at", ".at.form")
 
     share: float = 0.1
 
@@ -36,8 +37,7 @@ class TopK(Codec):
     def encode(self, name: str, values: Tensor, draw: Draw) -> dict[str, Tensor]:
         """The kept values of every row, and packed positions."""
         rows = values.flatten(1).to(torch.float32)
-        kept = math.ceil(self.share * rows.shape[1] - 1e-9)  # 0.07 of 100 is 7, whatever floats say
-        at = rows.abs().topk(kept, dim=1, sorted=False).indices.sort(dim=1).values
+        at = rows.abs().topk(self._kept(rows.shape[1]), dim=1, sorted=False).indices.sort(dim=1).values
         positions = at.to(torch.int32).numpy().astype(np.uint32)
         coded = as_wire(f"{name}.at", positions, _index_bits(rows.shape[1]), values.shape)
         return {name: rows.gather(1, at), **coded}
@@ -47,13 +47,20 @@ class TopK(Codec):
         came = wire[name]
         shape = shape_of(f"{name}.at", wire)
         width = math.prod(shape[1:])
-        if came.ndim != 2 or came.shape[0] != shape[0]:
+        # The share bounds what is unfolded here: few values may not announce rows that fill the memory.
+        if came.dtype != torch.float32 or tuple(came.shape) != (shape[0], self._kept(width)):
             raise MessageError(f"{tuple(came.shape)} values of '{name}' came for rows of the shape {shape}.")
         raw = wire[f"{name}.at"].numpy()
         at = unpack(raw, _index_bits(width), came.numel()).astype(np.int64).reshape(tuple(came.shape))
         if at.size and at.max() >= width:
             raise MessageError(f"a value of '{name}' stands at position {at.max()} of a row with {width} entries.")
+        if (np.diff(at, axis=1) <= 0).any():
+            raise MessageError(f"two values of '{name}' stand at one position of a row, or not in their order.")
         return torch.zeros(shape[0], width).scatter_(1, torch.from_numpy(at), came).reshape(shape)
+
+    def _kept(self, width: int) -> int:
+        """How many entries of a row travel."""
+        return math.ceil(self.share * width - 1e-9)  # 0.07 of 100 is 7, whatever floats say
 
 
 def _index_bits(width: int) -> int:

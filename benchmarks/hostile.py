@@ -1,0 +1,489 @@
+"""Mutated letters against real parties and a real owner, in the middle of real runs.
+
+    python -m benchmarks.hostile --frames 100000 --seed 0
+
+Every request is mutated before its party sees it and every reply before the owner does: bits flipped, bytes cut, put in
+or spliced with another letter's, counts, lengths, types and shapes changed, monstrous sizes announced, frames swapped,
+letters replayed or of other parties, values that are no numbers. A party must refuse or say that it is no letter, and
+its state must stay as it was; the owner must raise one of our errors. After all of it every run must have ended exactly
+as one that nobody disturbed.
+
+What is left out by construction: letters that an owner or a party may write as well, which are the original with
+other numbers in its tensors, or a request for another round or step that may be asked. That nobody on the way makes
+such a letter of another is the work of TLS; no check of ours could tell them apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import colonnade as cn
+from benchmarks.table import show
+from colonnade.errors import ColonnadeError, MessageError
+from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime.letter import KINDS, Letter, open_letter, write_letter
+from colonnade.runtime.lines import DirectLines
+from colonnade.runtime.party import PURPOSES, Party
+from colonnade.runtime.remote import Remote, _number_in
+from colonnade.seal.blinded import RECOVERING, UNTOLD
+from colonnade.seal.blinding import HELLO, SIGNATURE
+from colonnade.seal.keys import Ticket
+from colonnade.seal.recovering import ADVERT
+from colonnade.seal.relay import heard, unstacked
+
+MOST_MS, MOST_MB = 100.0, 50.0
+ROWS, CLASSES, ROUNDS = 60, 3, 6
+HUGE = (0, 1, 2**8 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1)
+CASES: dict[str, tuple[cn.Method, Any]] = {
+    "splitnn": (cn.SplitNN(), None),
+    "splitnn, bits": (cn.SplitNN(), cn.Bits(4)),
+    "vimadmm, bits, feedback": (cn.VIMADMM(lr=0.02, local_steps=2), cn.Bits(4, feedback=True)),
+    "vimsgd, topk": (cn.VIMSGD(), cn.TopK(0.3)),
+    "fdml, noise": (cn.FDML(), cn.Noise(clip=1.0, epsilon=50.0)),
+    "fdml, blind": (cn.FDML(), cn.Blind()),
+    "fdml, blind, bits": (cn.FDML(), [cn.Blind(), cn.Bits(4)]),
+    "fdml, blind, recover": (cn.FDML(), cn.Blind(recover=True)),
+}
+
+# Mutations of bytes: each takes a source of randomness, a letter, and other letters.
+
+Mutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
+
+
+def flip(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """One to eight bits, most often near the front, where lengths and names stand."""
+    new = bytearray(raw)
+    for _ in range(draw.choice((1, 1, 2, 8))):
+        at = draw.randrange(min(len(new), draw.choice((200, 300, len(new)))))
+        new[at] ^= 1 << draw.randrange(8)
+    return bytes(new)
+
+
+def cut(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    start = draw.randrange(len(raw))
+    return raw[:start] if draw.random() < 0.5 else raw[:start] + raw[start + draw.randint(1, 40) :]
+
+
+def put_in(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    at = draw.randrange(len(raw) + 1)
+    return raw[:at] + draw.randbytes(draw.randint(1, 40)) + raw[at:]
+
+
+def splice(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    other = draw.choice(others)
+    at = draw.randrange(len(raw))
+    return raw[:at] + other[draw.choice((at, draw.randrange(len(other)))) :]
+
+
+def replay(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    return draw.choice(others)
+
+
+def number(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """A count, a length, a type or a dimension somewhere, with a value that hurts."""
+    new, form = bytearray(raw), draw.choice("BHI")
+    at = draw.randrange(max(1, min(len(raw), draw.choice((110, 300))) - 4))
+    value = draw.choice(HUGE) & (2 ** (8 * struct.calcsize(form)) - 1)
+    struct.pack_into("<" + form, new, at, value)
+    return bytes(new)
+
+
+# Mutations of letters: what a peer does that knows the format.
+
+
+def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    letter = open_letter(raw)
+    change: dict[str, Any] = {
+        "kind": draw.choice(KINDS),
+        "sender": draw.choice(("owner", "party 1", "party 2", "x")),
+        "step": draw.choice(("__init__", "round", "start", "", "fit: o+", "x" * 64)),
+        "purpose": draw.choice(("steal", "", "hello", "reveal")),
+        "table": draw.choice(("passwords", "", "../train")),
+        "leader": draw.choice(("party 1", "")),
+        "round": draw.choice((letter.round + ROUNDS, 2**32 - 1)),
+        "part": 2**32 - 1,
+        "serial": 2**32 - 1,
+        "attempt": 2**16 - 1,
+        "sequence": draw.choice((0, 1, letter.sequence + 1, max(letter.sequence, 1) - 1, 2**64 - 1)),
+        "job": draw.randbytes(16),
+        "session": draw.randbytes(16),
+        "plan": draw.randbytes(16),
+    }
+    chosen = draw.sample(sorted(change), draw.choice((1, 1, 2)))
+    changed: dict[str, Any] = {name: change[name] for name in chosen}
+    return write_letter(replace(letter, **changed))
+
+
+def frames(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """Frames of another letter, none, twice, in another order, or empty."""
+    letter, other = open_letter(raw), open_letter(draw.choice(others))
+    mine: tuple[Any, ...] = letter.frames
+    new = draw.choice([other.frames, (), mine + mine, mine[::-1], (b"",), mine + other.frames, other.frames + mine])
+    return write_letter(replace(letter, frames=new[:3]))
+
+
+def tensors(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """One tensor with another name, type, shape or form, one more, one less, or with values that are no numbers."""
+    letter = open_letter(raw)
+    if not letter.frames or not len(letter.frames[0]):
+        return header(draw, raw, others)
+    fields, about = decode_fields(letter.frames[0])
+    name = draw.choice([*fields, "x"])
+    value = fields.pop(name, torch.zeros(1))
+    fields |= draw.choice(_NEW)(draw, name, value)
+    if draw.random() < 0.1:
+        about = draw.choice(
+            (about._replace(round=about.round + 1), about._replace(sender="x"), Envelope("x", *about[1:]))
+        )
+    return write_letter(replace(letter, frames=(encode(fields, about), *letter.frames[1:])))
+
+
+_NEW: list[Callable[[random.Random, str, Tensor], dict[str, Tensor]]] = [
+    lambda draw, name, value: {},
+    lambda draw, name, value: {"y": value},
+    lambda draw, name, value: {name: value, f"{name}.more": value},
+    lambda draw, name, value: {name: value[None]},
+    lambda draw, name, value: {name: value[:-1] if value.ndim else value[None]},
+    lambda draw, name, value: {name: value.flatten()[:0]},
+    lambda draw, name, value: {name: torch.zeros(0, 2**30)},
+    lambda draw, name, value: {name: torch.cat([value, value]) if value.ndim else value.double()},
+    lambda draw, name, value: {name: value.double()},
+    lambda draw, name, value: {name: value.to(torch.int64)},
+    lambda draw, name, value: {name: value.to(torch.uint8)},
+    lambda draw, name, value: {name: value.reshape(-1, 1) if value.ndim != 2 else value.T.contiguous()},
+    lambda draw, name, value: {name: value.double() * draw.choice((float("nan"), float("inf"), 1e300))},
+    lambda draw, name, value: {name: value.float() * float("nan")},
+    lambda draw, name, value: {name: value, f"{name}.form": torch.tensor([4, 2**14, 2**14], dtype=torch.int32)},
+    lambda draw, name, value: {f"{name}.at": value, f"{name}.at.form": torch.tensor([1, 16, 2**24], dtype=torch.int32)},
+    lambda draw, name, value: {
+        name: torch.full((draw.randint(1, 40),), draw.choice((-(2**31), 2**27)), dtype=torch.int32)
+    },
+]
+
+MUTATIONS: tuple[Mutation, ...] = (flip, flip, cut, put_in, splice, replay, number, header, frames, tensors, tensors)
+
+
+def mutant(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
+    """A letter with one thing changed, or two."""
+    new = draw.choice(MUTATIONS)(draw, raw, others)
+    if draw.random() < 0.1 and len(new) > 4:
+        new = draw.choice((flip, cut, number))(draw, new, others)
+    return new
+
+
+IDENTITY = ("sender", "leader", "sequence", "job", "session", "plan")
+
+# What is left out: other letters that may be written as well.
+
+
+def form_of(letter: Letter, exact: bool = False) -> list[Any]:
+    """A letter's frames but for the values in them; where a value is a part of the form, with it."""
+    found: list[Any] = []
+    for frame in letter.frames:
+        fields, about = decode_fields(frame) if len(frame) else ({}, None)
+        found.append((about, {name: _form(name, value, exact) for name, value in fields.items()}))
+    return found
+
+
+def _form(name: str, value: Tensor, exact: bool) -> Any:
+    fixed = exact or name.endswith(".form") or name in ("who", "rows")
+    return value.dtype, value.shape, value.tolist() if fixed else None
+
+
+def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bool) -> bool:
+    """Whether a mutated letter is one that its sender might have meant; ``silent`` are steps that read no message."""
+    try:
+        letter, other = open_letter(raw), open_letter(new)
+        # Keys, signatures and shares have no other values that are right.
+        exact = letter.kind == "blind" and not from_party
+        same_form = form_of(letter, exact) == form_of(other, exact)
+    except MessageError:
+        return False
+    if any(getattr(letter, name) != getattr(other, name) for name in IDENTITY):
+        return False
+    if from_party:
+        return same_form and replace(letter, frames=()) == replace(other, frames=())
+    if letter.purpose in RECOVERING and other.purpose == letter.purpose and _fewer(letter, other):
+        return True  # some parties may have fallen away
+    if other.frames and not (same_form and (letter.kind, letter.step) == (other.kind, other.step)):
+        return False
+    return _may_be_asked(other, silent)
+
+
+def _fewer(letter: Letter, other: Letter) -> bool:
+    """Whether what some parties said is passed on, and nothing else."""
+    if not letter.frames or not other.frames:
+        return False
+    try:
+        (right, about), (came, as_well) = (decode_fields(one.frames[0]) for one in (letter, other))
+        said, all_said = (unstacked(fields, "1234", len(right) - 1) for fields in (came, right))
+    except MessageError:
+        return False
+    return about == as_well and said.items() <= all_said.items()
+
+
+def _may_be_asked(letter: Letter, silent: Sequence[str]) -> bool:
+    if letter.kind == "blind":
+        return bool(letter.frames) or letter.purpose in UNTOLD
+    if letter.kind not in ("step", "sum"):
+        return letter.kind in ("keep", "spent", "end", "place")
+    due = letter.round < ROUNDS if letter.purpose == "train" else letter.purpose in PURPOSES
+    return due and (bool(letter.frames) or letter.step in silent) and letter.table == "train" and not letter.attempt
+
+
+# Attacks
+
+
+@dataclass
+class Score:
+    """What came of the letters of one case."""
+
+    frames: int = 0
+    left_out: int = 0
+    accepted: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    largest: float = 0.0
+    said: Counter[str] = field(default_factory=Counter)
+
+    def time(self, work: Callable[[], Any]) -> Any:
+        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
+        try:
+            return work()
+        finally:
+            self.slowest = max(self.slowest, 1000 * (time.thread_time() - began))
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            self.largest = max(self.largest, grown / 1024)
+            self.frames += 1
+
+
+class Attacked(DirectLines):
+    """Lines on which every letter is mutated many times before it comes itself."""
+
+    def __init__(self, remote: Remote, draw: random.Random, each: int, score: Score, most: int) -> None:
+        super().__init__(remote.lines.parties)  # type: ignore[attr-defined]
+        self.remote, self.draw, self.each, self.score, self.most = remote, draw, each, score, most
+        self.seen: dict[bool, list[bytes]] = {True: [], False: []}
+        self.instead: bytes | None = None
+
+    def post(self, party: str, request: bytes) -> None:
+        for new in self.mutants(request, from_party=False):
+            attack_party(self.parties[party], new, self.score)
+        super().post(party, request)
+
+    def reply(self, party: str) -> bytes:
+        if self.instead is not None:
+            return self.instead
+        raw = super().reply(party)
+        for new in self.mutants(raw, from_party=True):
+            self.instead = new
+            try:
+                attack_owner(self.remote, party, raw, self.score)
+            finally:
+                self.instead = None
+        return raw
+
+    def mutants(self, raw: bytes, from_party: bool) -> list[bytes]:
+        seen = self.seen[from_party]
+        seen.append(raw)
+        del seen[:-50]
+        silent = [
+            step for step, kind in self.remote._kinds.items() if kind is not None
+        ]  # those that reply read nothing
+        found = []
+        for _ in range(min(self.each, self.most - self.score.frames)):
+            new = mutant(self.draw, raw, seen + self.seen[not from_party][-5:])
+            if new == raw or may_be_written(raw, new, silent, from_party):
+                self.score.left_out += 1
+            else:
+                found.append(new)
+        return found
+
+
+def described(raw: bytes) -> str:
+    """A letter in words, for whoever looks into why it was accepted."""
+    letter = open_letter(raw)
+    return f"{replace(letter, job=b'', session=b'', plan=b'', frames=())} with {form_of(letter)}"
+
+
+def attack_party(party: Party, new: bytes, score: Score) -> None:
+    """A mutated request; only what a refused request may move (the sequence, the turn) is put back after it."""
+    before = party.states(), party._last, party._turn, dict(party.site._notes), len(party.keeping.numbers), party.ended
+    try:
+        reply = score.time(lambda: party.serve(new))
+        again = party._last is not None and before[1] is not None and reply == before[1][2]
+        if open_letter(reply).kind != "refusal" and not again:
+            score.accepted.append(f"{party.name}: {described(new)}")
+        score.said["answered again" if again else "refused"] += 1
+    except MessageError:
+        score.said["no letter"] += 1
+    except Exception as error:
+        score.crashed.append(f"{party.name}: {type(error).__name__}: {error}")
+    if not same(party.states(), before[0]) or (len(party.keeping.numbers), party.ended) != before[4:]:
+        score.accepted.append(f"{party.name} changed its state: {described(new)}")
+    party._last, party._turn, party.site._notes = before[1], before[2], before[3]
+
+
+def attack_owner(remote: Remote, party: str, raw: bytes, score: Score) -> None:
+    """A mutated reply, as far as the owner makes something of it."""
+    before = owners_state(remote)
+    try:
+        score.time(lambda: make_something_of(remote, party, raw))
+        score.accepted.append(f"owner, from {party}: {described(remote.lines.instead)}")  # type: ignore[attr-defined]
+    except ColonnadeError:
+        score.said["refused by the owner"] += 1
+    except Exception as error:
+        score.crashed.append(f"owner: {type(error).__name__}: {error}")
+    if not same(owners_state(remote), before):
+        score.accepted.append(f"the owner changed its state after {party}'s reply")
+
+
+def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
+    """What the owner does with the reply to its last letter, up to where it would learn from it."""
+    fields, asked = remote._reply(party), remote._asked[party]
+    told = fields or {}
+    if asked.kind == "step":
+        assert remote._turn is not None
+        remote._collect(remote.names.index(party), fields, asked.step, remote._turn)
+    elif asked.kind in ("keep", "place"):
+        due = decode_fields(open_letter(raw).frames[0])[0]
+        name = "kept" if asked.kind == "keep" else "rows"
+        if not torch.equal(_number_in(party, told, name), due[name]):
+            raise MessageError(
+                "another number."
+            )  # of rows that are not the owner's, or of a state that is refused later
+    elif asked.kind == "blind" and asked.purpose in ("hello", "confirm", "advertise", "sign"):
+        heard(told, {"hello": HELLO, "advertise": ADVERT}.get(asked.purpose, SIGNATURE), party)
+    elif asked.kind == "sum" and told:
+        _open_sum(remote, party, told, asked)
+    elif raw != remote.lines.instead:  # type: ignore[attr-defined]
+        raise MessageError("nothing is made of it.")
+
+
+def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter) -> None:
+    blinding, turn = remote.channel.blinding, remote._turn
+    assert blinding is not None and turn is not None
+    form = remote.schema.like(party, "up", asked.step, turn.rows.shape[-1])
+    task = remote.channel.sum_task(blinding, form or {}, asked.step, turn)
+    kept, remote.ends[party].masked = remote.ends[party].masked, (asked.serial, told)
+    try:
+        blinding._send(party, task, Ticket(turn.round, asked.serial, 0, asked.step), lambda fields, *_: fields)
+    finally:
+        remote.ends[party].masked = kept
+
+
+def owners_state(remote: Remote) -> dict[str, Tensor]:
+    """What the owner's end and memory hold."""
+    return remote.channel.end("owner").state() | remote.channel.heard.state()
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+# Runs
+
+
+def federation() -> list[cn.Table]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS, 12)).astype(np.float32)
+    return cn.split(x, (x @ rng.normal(size=(12, CLASSES))).argmax(1), 4)
+
+
+def train(method: cn.Method, seal: Any, on_round: Callable[[cn.Run], None] | None = None) -> cn.Run:
+    how: dict[str, Any] = {"rounds": ROUNDS, "batch": 16, "seed": 3, "valid": 0.1, "evaluate_every": 2}
+    return cn.train(federation(), method, runtime="apart", seal=seal, on_round=on_round, **how)
+
+
+def disturbed(method: cn.Method, seal: Any, draw: random.Random, each: int, most: int) -> tuple[cn.Run | None, Score]:
+    """A run whose letters are attacked from its second round on; keys are agreed on anew, so that these are too."""
+    score = Score()
+
+    def attack(run: cn.Run) -> None:
+        remote: Any = run.parties
+        if not isinstance(remote.lines, Attacked):
+            remote.lines = Attacked(remote, draw, each, score, most)
+        if remote.channel.blinding is not None and run.round % 2:
+            remote.channel.blinding.roster = b""
+
+    try:
+        run = train(method, seal, attack)
+    except ColonnadeError as error:
+        score.crashed.append(f"the run: {error}")
+        return None, score
+    run.parties.lines.most = 0  # type: ignore[attr-defined]
+    return run, score
+
+
+def ending(run: cn.Run) -> dict[str, Tensor]:
+    """What a run predicts, and what its parties hold; to be taken once, because predicting counts and costs."""
+    found = {"predictions": run.predict(federation())}
+    for name, party in run.parties.lines.parties.items():  # type: ignore[attr-defined]
+        found |= {f"{name}/{key}": value for key, value in party.states().items()}
+    return found
+
+
+def measure(name: str, frames: int, seed: int) -> tuple[Score, bool]:
+    """Attack one case until so many letters were mutated."""
+    method, seal = CASES[name]
+    whole, total, alike, number = ending(train(method, seal)), Score(), True, 0
+    while total.frames < frames and alike:
+        draw = random.Random(f"{seed}/{name}/{number}")
+        run, score = disturbed(method, seal, draw, 50, frames - total.frames)
+        alike = alike and run is not None and same(ending(run), whole)
+        total.frames, total.left_out = total.frames + score.frames, total.left_out + score.left_out
+        total.accepted, total.crashed = total.accepted + score.accepted, total.crashed + score.crashed
+        total.slowest, total.largest = max(total.slowest, score.slowest), max(total.largest, score.largest)
+        total.said += score.said
+        number += 1
+    return total, alike
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows, missed = [], False
+    for name in CASES:
+        score, alike = measure(name, -(-options.frames // len(CASES)), options.seed)
+        rows.append(
+            [
+                name, score.frames, score.left_out, len(score.accepted), len(score.crashed),
+                f"{score.slowest:.1f}", f"{score.largest:.1f}", "yes" if alike else "no",
+            ]
+        )  # fmt: skip
+        for line in [*score.accepted[:5], *sorted(set(score.crashed))[:10]]:
+            print(f"{name}: {line}", file=sys.stderr, flush=True)
+        missed |= bool(score.accepted or score.crashed) or not alike
+        missed |= score.slowest > MOST_MS or score.largest > MOST_MB
+    head = [
+        "case",
+        "letters",
+        "left out",
+        "accepted",
+        "crashes",
+        "slowest, CPU ms",
+        "memory, MB",
+        "ends as undisturbed",
+    ]
+    show("Mutated letters", head, rows)
+    sys.exit(int(missed))
+
+
+if __name__ == "__main__":
+    main()

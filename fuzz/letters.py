@@ -1,0 +1,83 @@
+"""A fuzz target for atheris: whatever bytes come, a party refuses and the owner raises one of our errors.
+
+    python fuzz/letters.py -max_total_time=120
+
+The first byte chooses who is attacked and with the letters of which run; the others are a letter, or instructions for
+the mutations of ``benchmarks/hostile.py``, so that the fuzzer also gets behind magic numbers, digests and sequences.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import atheris
+
+sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
+
+with atheris.instrument_imports(include=["colonnade.message", "colonnade.runtime", "colonnade.seal"]):
+    from benchmarks.hostile import CASES, Score, attack_owner, attack_party, may_be_written, mutant, train
+
+    from colonnade.runtime.letter import open_letter, write_letter
+    from colonnade.runtime.lines import DirectLines
+
+
+class Recorded(DirectLines):
+    """Lines that remember every letter, and can give other bytes instead."""
+
+    def __init__(self, remote: Any) -> None:
+        super().__init__(remote.lines.parties)
+        self.remote, self.instead = remote, b""
+        self.heard: list[tuple[str, Any, bytes, bytes]] = []
+
+    def post(self, party: str, request: bytes) -> None:
+        super().post(party, request)
+        self.heard.append((party, self.remote._turn, request, self._replies[party]))
+
+    def reply(self, party: str) -> bytes:
+        return self.instead or super().reply(party)
+
+
+def recorded(name: str) -> Recorded:
+    def record(run: Any) -> None:
+        if not isinstance(run.parties.lines, Recorded):
+            run.parties.lines = Recorded(run.parties)
+
+    return train(*CASES[name], record).parties.lines  # type: ignore[attr-defined,no-any-return]
+
+
+LINES = [recorded(name) for name in CASES]
+
+
+def test_one_input(data: bytes) -> None:
+    """One attack; an exception of this function is a finding."""
+    if len(data) < 4:
+        return
+    lines, from_party, as_it_is = LINES[data[0] % len(LINES)], bool(data[1] & 1), bool(data[1] & 2)
+    name, turn, request, reply = lines.heard[data[2] % len(lines.heard)]
+    party, score = lines.parties[name], Score()
+    assert party._last is not None
+    due = write_letter(replace(open_letter(request), sequence=party._last[0] + 1))
+    raw = reply if from_party else due
+    others = [one[2 + from_party] for one in lines.heard[-20:]]
+    new = data[3:] if as_it_is else mutant(random.Random(data[3:]), raw, others)
+    silent = [step for step, kind in lines.remote._kinds.items() if kind is not None]
+    if not new or new == raw or may_be_written(raw, new, silent, from_party):
+        return
+    if from_party:
+        lines.remote._asked[name], lines.remote._turn = replace(open_letter(request), frames=()), turn
+        lines.instead = new
+        attack_owner(lines.remote, name, raw, score)
+        lines.instead = b""
+    else:
+        attack_party(party, new, score)
+    if score.crashed or score.accepted:
+        raise AssertionError(f"{score.crashed} {score.accepted}")
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
