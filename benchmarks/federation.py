@@ -162,6 +162,7 @@ def our_rounds(remote: Remote, began_at: int) -> list[float]:
 
 
 def one_round(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
     names = [f"party {k}" for k in range(options.parties)]
     with TemporaryDirectory() as place:
         folder, came = Path(place), SimpleQueue[Any]()

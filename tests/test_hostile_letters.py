@@ -140,7 +140,7 @@ def last_party(method: cn.Method, seal: Any = None) -> tuple[Any, Any, cn.Run]:
 
 def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about: Any) -> str:
     """What a party says to a request of its owner with these tensors."""
-    letter = replace(remote.stamp, kind=kind, sequence=party._last[0] + 1, **about)
+    letter = replace(remote.stamp, session=party.seat.session, kind=kind, sequence=party._last[0] + 1, **about)
     frame = encode(fields, Envelope(letter.step or kind, "owner", letter.round))
     reply = open_letter(party.serve(write_letter(replace(letter, frames=(frame,)))))
     assert reply.kind == "refusal"
@@ -150,8 +150,12 @@ def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about:
 @pytest.mark.parametrize("sequence", [0, 2**64 - 1])
 def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
-    first = write_letter(replace(remote.stamp, step="embed", purpose="train", table="train", turn=1, sequence=1))
-    foreign = replace(remote.stamp, job=bytes(16), sequence=sequence)
+    first = write_letter(
+        replace(
+            remote.stamp, session=party.seat.session, step="embed", purpose="train", table="train", turn=1, sequence=1
+        )
+    )
+    foreign = replace(remote.stamp, session=party.seat.session, job=bytes(16), sequence=sequence)
     assert open_letter(party.serve(write_letter(foreign))).kind == "refusal"
     assert open_letter(party.serve(first)).kind == "refusal", "letter 1 was replayed"
     assert len(remote.states()) == 4, "the next letter is refused"
@@ -182,7 +186,9 @@ def test_what_cannot_be_read_is_refused_before_anything_moves(kind: str, fields:
 @pytest.mark.parametrize("bound", [torch.tensor(0.0), torch.tensor(-1.0), torch.ones(2), torch.tensor(1)])
 def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     remote, party, _ = last_party(cn.FDML(), [cn.Blind(), cn.Bits(4)])
-    letter = replace(remote.stamp, kind="sum", step="logits", purpose="train", table="train", serial=99)
+    letter = replace(
+        remote.stamp, session=party.seat.session, kind="sum", step="logits", purpose="train", table="train", serial=99
+    )
     frames = (b"", encode({"o.bound": bound}, Envelope("logits", "owner", 0)))
     raw = write_letter(replace(letter, sequence=party._last[0] + 1, frames=frames))
     assert open_letter(party.serve(raw)).kind == "refusal"
