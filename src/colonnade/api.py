@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from colonnade import checkpoint, models, optim
 from colonnade.apart import far_for
 from colonnade.data import reload
-from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError, unknown
+from colonnade.errors import CheckpointError, ConfigError, ModelError, SealError, TableError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import DropOuts, check_policy, check_when_away
@@ -22,7 +22,8 @@ from colonnade.options import number, whole
 from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
-from colonnade.runtime import RUNTIMES
+from colonnade.runtime import plain_runtime
+from colonnade.runtime.cluster import Cluster
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seal, make_seals
 from colonnade.settings import Settings
@@ -41,7 +42,7 @@ def train(
     rounds: int | None = None,
     batch: int = 256,
     seed: int = 0,
-    runtime: str = "fused",
+    runtime: str | Cluster = "fused",
     model: Many = None,
     optimizer: Many = None,
     seal: Any = None,
@@ -64,6 +65,8 @@ def train(
 
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
+    ``runtime`` says where parties compute: "fused", "loop" or "bytes" in this process, "ray" or a
+    :class:`colonnade.Cluster` in processes of their own.
     ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
     ``targets`` [rows, classes] are soft labels to train on instead of the table's, such as a teacher's.
     ``task`` is "classes", "values" (regression) or "several" (labels that are 0 or 1 each); without it, labels that are
@@ -91,13 +94,11 @@ def train(
     chosen = _method_for(method, tables, **learnt)
     batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
     seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
-    if not isinstance(runtime, str) or runtime not in RUNTIMES:
-        raise unknown("runtime", runtime, RUNTIMES)
     settings = Settings(
         rounds=_rounds(epochs, rounds, schedule),
         batch=batch,
         seed=seed,
-        runtime=runtime,
+        **plain_runtime(runtime),
         valid=valid,
         shuffle=shuffle,
         evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
@@ -154,13 +155,14 @@ def resume(
     away: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     train: bool = True,
+    runtime: Cluster | None = None,
 ) -> Run:
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
     ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
-    given again too.
+    given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
     """
     folder = Path(path)
     description = _read_description(folder)
@@ -168,7 +170,7 @@ def resume(
     tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     builders = [_model_again(entry) for entry in description["model"]] if model is None else model
     optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
-    settings = Settings(**description.pop("settings"))
+    settings = _moved(Settings(**description.pop("settings")), runtime)
     options = dict(description["method"])
     parties = parties_of(tables)
     seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
@@ -189,6 +191,18 @@ def resume(
     run.opened = opened
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, away) if train else run.use_best()
+
+
+def _moved(settings: Settings, runtime: Cluster | None) -> Settings:
+    """The settings on another cluster, if one was given."""
+    if runtime is None:
+        return settings
+    if settings.runtime != "ray" or not isinstance(runtime, Cluster):
+        raise ConfigError(
+            f"resume came with runtime={runtime!r} for a run with runtime='{settings.runtime}'; only a run on a "
+            "cluster can move, to another cn.Cluster."
+        )
+    return replace(settings, cluster=runtime.plain())
 
 
 def _prolonged(

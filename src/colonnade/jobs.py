@@ -94,7 +94,7 @@ def train_job(
         test=test,
         folder=folder or job.train.folder,
         on_round=_counting(found.alignment, on_round),
-        **job.train.given,
+        **job.given,
     )
 
 
@@ -107,7 +107,7 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
         if isinstance(job.data, Files)
         else {key: value for key, value in asdict(job.data).items() if value is not None}
     )
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given}
+    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given}
     given = {key: value for key, value in options.items() if value is not None}
     return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
 
@@ -122,7 +122,7 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
     counting = _counting(found.alignment, on_round)
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=counting)
+    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=counting, runtime=job.cluster)
 
 
 def _counting(alignment: Alignment | None, on_round: OnRound | None) -> OnRound | None:

@@ -18,6 +18,9 @@ class Lines(Protocol):
     def reply(self, party: str) -> bytes:
         """Wait for the reply to the last request; :class:`colonnade.errors.AwayError` if none comes in time."""
 
+    def session(self, party: str) -> bytes:
+        """Which session with this party is open; a party that came back as another process has another one."""
+
     def give(self, party: str, name: str, table: Table) -> None:
         """Let a party have its rows of another table, within one organisation; others bring their own."""
 
@@ -42,6 +45,10 @@ class DirectLines:
     def reply(self, party: str) -> bytes:
         """What was answered."""
         return self._replies.pop(party)
+
+    def session(self, party: str) -> bytes:
+        """That of its seat."""
+        return self.parties[party].seat.session
 
     def give(self, party: str, name: str, table: Table) -> None:
         """Put the rows in place."""

@@ -48,13 +48,12 @@ class Remote(InProcess):
         schema: Schema,
         *,
         job: bytes = bytes(16),
-        session: bytes = bytes(16),
         keys: Mapping[str, bytes] | None = None,
     ) -> None:
         super().__init__(tables, home, channel, owner_is_first=bool(home))
         self.lines, self.schema = lines, schema
-        self.stamp = Letter("step", job=job, session=session, plan=schema.digest)
-        self._sequences = dict.fromkeys(self.names, 0)
+        self.stamp = Letter("step", job=job, plan=schema.digest)
+        self._sequences: dict[str, tuple[bytes, int]] = {}  # by party: its session, and the last letter of it
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._turns = 0
         self._turn: Turn | None = None
@@ -220,20 +219,23 @@ class Remote(InProcess):
             encode(fields, Envelope(letter.step or letter.kind, OWNER, letter.round)) if fields else b""
             for fields in messages
         )
-        self._sequences[party] += 1
-        self.lines.post(party, write_letter(replace(letter, sequence=self._sequences[party], frames=frames)))
+        session = self.lines.session(party)
+        known, last = self._sequences.get(party, (session, 0))
+        self._sequences[party] = session, (last if known == session else 0) + 1
+        stamped = replace(letter, session=session, sequence=self._sequences[party][1], frames=frames)
+        self.lines.post(party, write_letter(stamped))
 
     def _reply(self, party: str) -> Fields | None:
         """The tensors of the reply to the last letter, or the error that the party had."""
         letter = open_letter(self.lines.reply(party))
-        if letter.sender != party or letter.sequence != self._sequences[party]:
+        session, last = self._sequences[party]
+        if letter.sender != party or letter.sequence != last:
             raise MessageError(
                 f"a reply of '{letter.sender}' to letter {letter.sequence} came from '{party}', which was asked "
-                f"{self._sequences[party]}; it is stale or forged."
+                f"{last}; it is stale or forged."
             )
-        for what in ("job", "session", "plan"):
-            if getattr(letter, what) != getattr(self.stamp, what):
-                raise MessageError(f"'{party}' replied for another {what}; it is stale or foreign.")
+        if (letter.job, letter.session, letter.plan) != (self.stamp.job, session, self.stamp.plan):
+            raise MessageError(f"'{party}' replied for another job, session or plan; it is stale or foreign.")
         if not letter.frames:
             return None
         fields, about = decode_fields(letter.frames[0])
@@ -314,6 +316,8 @@ class Remote(InProcess):
 
     def wait_for(self, party: str | None) -> bool:
         """Wait until a party that was away is back; whether going back to a checkpoint is worth a try."""
+        if party in self.channel.silent:
+            return False  # a simulated drop-out would drop out again
         for name in [party] if party in self.far else self.far:
             self.lines.wait_for(str(name))
         return True
