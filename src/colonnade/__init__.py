@@ -43,6 +43,7 @@ from colonnade.optim import SGD, Adagrad, Adam
 from colonnade.owners import share
 from colonnade.prepare import Preparation
 from colonnade.run import Run
+from colonnade.runtime.cluster import Cluster
 from colonnade.scores import Scores
 from colonnade.scoring import score
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
@@ -78,6 +79,7 @@ __all__ = [
     "Alignment",
     "Bits",
     "Blind",
+    "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
     "EmbeddingMap",

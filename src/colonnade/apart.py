@@ -12,9 +12,11 @@ from colonnade.method import Method
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.rehearsal import rehearse_tables
+from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
 from colonnade.runtime.lines import DirectLines, Lines
 from colonnade.runtime.party import Party, Seat
+from colonnade.runtime.ray_lines import RayLines
 from colonnade.seal.keys import Identity
 from colonnade.settings import Settings
 from colonnade.table import Table, owners_of, parties_of
@@ -62,4 +64,9 @@ def _direct(seats: Sequence[Seat]) -> Lines:
     return DirectLines({seat.name: make_party(seat) for seat in seats})
 
 
-_CONNECT: dict[str, Connect] = {"apart": _direct}
+def _on_a_cluster(seats: Sequence[Seat]) -> Lines:
+    asked = next((seat.settings.cluster for seat in seats), None)
+    return RayLines(seats, make_party, Cluster(**(asked or {})))
+
+
+_CONNECT: dict[str, Connect] = {"apart": _direct, "ray": _on_a_cluster}

@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade import checkpoint, models, optim
 from colonnade.apart import far_for
 from colonnade.data import reload
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, ConfigError
 from colonnade.folder import check_vacant, make_folder, same_run
 from colonnade.method import Method, make_method
 from colonnade.missing import DropOuts
@@ -21,6 +21,7 @@ from colonnade.owners import schedule_for
 from colonnade.plan import Many, one_each, outline_of, plan, rounds_of, start
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
+from colonnade.runtime.cluster import Cluster
 from colonnade.seal import make_seal, make_seals
 from colonnade.settings import Settings
 from colonnade.stand_in import stand_ins
@@ -36,7 +37,7 @@ def train(
     rounds: int | None = None,
     batch: int = 256,
     seed: int = 0,
-    runtime: str = "fused",
+    runtime: str | Cluster = "fused",
     model: Many = None,
     optimizer: Many = None,
     seal: Any = None,
@@ -59,6 +60,8 @@ def train(
 
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
+    ``runtime`` says where parties compute: "fused", "loop" or "bytes" in this process, "ray" or a
+    :class:`colonnade.Cluster` in processes of their own.
     ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
     ``targets`` [rows, classes] are soft labels to train on instead of the table's, such as a teacher's.
     ``task`` is "classes", "values" (regression) or "several" (labels that are 0 or 1 each); without it, labels that are
@@ -109,13 +112,14 @@ def resume(
     away: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     train: bool = True,
+    runtime: Cluster | None = None,
 ) -> Run:
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
     ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
-    given again too.
+    given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
     """
     folder = Path(path)
     description = _read_description(folder)
@@ -123,7 +127,7 @@ def resume(
     tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     builders = [_model_again(entry) for entry in description["model"]] if model is None else model
     optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
-    settings = Settings(**description.pop("settings"))
+    settings = _moved(Settings(**description.pop("settings")), runtime)
     options = dict(description["method"])
     parties = parties_of(tables)
     seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
@@ -144,6 +148,18 @@ def resume(
     run.opened = opened
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, away) if train else run.use_best()
+
+
+def _moved(settings: Settings, runtime: Cluster | None) -> Settings:
+    """The settings on another cluster, if one was given."""
+    if runtime is None:
+        return settings
+    if settings.runtime != "ray" or not isinstance(runtime, Cluster):
+        raise ConfigError(
+            f"resume came with runtime={runtime!r} for a run with runtime='{settings.runtime}'; only a run on a "
+            "cluster can move, to another cn.Cluster."
+        )
+    return replace(settings, cluster=runtime.plain())
 
 
 def _prolonged(

@@ -11,6 +11,7 @@
     [model]      kind and its options; [[model]] gives one per party
     [optimizer]  kind and its options; [[optimizer]] gives one per party
     [[seal]]     kind and its options, one section per seal
+    [cluster]    address, group, cpus, nodes, ...                  as in colonnade.Cluster, for runtime = "ray"
     [select]     share or count, by, queries, rows, ...            as in colonnade.select, before training
 """
 
@@ -27,6 +28,7 @@ from colonnade import models, optim, seal
 from colonnade.errors import ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
+from colonnade.runtime.cluster import Cluster
 from colonnade.task import TASKS
 
 Builders = Any  # one builder, a list with one per party, or None for the default
@@ -112,6 +114,12 @@ class Job:
     seals: tuple[seal.Seal, ...] = ()
     select: SelectSection | None = None
     name: str = "job"
+    cluster: Cluster | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the job says about the run itself, as :func:`colonnade.train` takes it."""
+        return self.train.given | ({"runtime": self.cluster} if self.cluster else {})
 
     @property
     def default_folder(self) -> Path:
@@ -123,11 +131,11 @@ class Job:
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes, or one sentence about what is wrong with it."""
     sections = parse_toml(Path(path))
-    known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select")
+    known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster")
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
-    for name in ("data", "align", "prepare", "train", "method", *({"select"} & sections.keys())):
+    for name in ("data", "align", "prepare", "train", "method", *({"select", "cluster"} & sections.keys())):
         check_is_section(sections, name)
     return job_from(sections, _data(sections, Path(path).parent), Path(path).stem)
 
@@ -143,6 +151,8 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
     how = section(TrainSection, "train", sections["train"])
     if how.task is not None and how.task not in TASKS:
         raise unknown("task", how.task, TASKS)
+    if "cluster" in sections and how.runtime != "ray":
+        raise ConfigError(f"the job has [cluster] and runtime = {how.runtime!r}; write runtime = 'ray' in [train].")
     return Job(
         data=data,
         train=how,
@@ -152,6 +162,7 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
         seals=_seals(sections.get("seal", [])),
         select=section(SelectSection, "select", sections["select"]) if "select" in sections else None,
         name=name,
+        cluster=section(Cluster, "cluster", sections["cluster"]) if "cluster" in sections else None,
     )
 
 

@@ -97,7 +97,7 @@ def train_job(
 
 def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
     """What a job says of a run on these tables; ``other`` options stand above the job's."""
-    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given, **other}
+    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
     return plan(rows, job.method, seal=job.seals, **given)
 
 
@@ -110,7 +110,7 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
         if isinstance(job.data, Files)
         else {key: value for key, value in asdict(job.data).items() if value is not None}
     )
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.train.given}
+    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given}
     given = {key: value for key, value in options.items() if value is not None}
     return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
 
@@ -124,7 +124,7 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round)
+    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round, runtime=job.cluster)
 
 
 def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:

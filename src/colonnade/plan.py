@@ -12,14 +12,15 @@ from torch import nn
 
 from colonnade import models, optim
 from colonnade.apart import far_for
-from colonnade.errors import ConfigError, ModelError, SealError, TableError, unknown
+from colonnade.errors import ConfigError, ModelError, SealError, TableError
 from colonnade.folder import make_folder
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import check_policy, check_when_away
 from colonnade.options import number, whole
 from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.run import Run
-from colonnade.runtime import RUNTIMES
+from colonnade.runtime import plain_runtime
+from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.seal import Seal, Seals, describe, listed, make_seals
@@ -50,7 +51,7 @@ def plan(
     rounds: int | None = None,
     batch: int = 256,
     seed: int = 0,
-    runtime: str = "fused",
+    runtime: str | Cluster = "fused",
     model: Many = None,
     optimizer: Many = None,
     seal: Any = None,
@@ -70,13 +71,11 @@ def plan(
     chosen = _method_for(method, tables, **learnt)
     batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
     seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
-    if not isinstance(runtime, str) or runtime not in RUNTIMES:
-        raise unknown("runtime", runtime, RUNTIMES)
     settings = Settings(
         rounds=rounds_of(epochs, rounds, schedule),
         batch=batch,
         seed=seed,
-        runtime=runtime,
+        **plain_runtime(runtime),
         valid=valid,
         shuffle=shuffle,
         evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),

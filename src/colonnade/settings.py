@@ -24,6 +24,7 @@ class Settings:
     when_away: str = "wait"
     task: str = "classes"
     weights: list[float] | str | None = None
+    cluster: dict[str, Any] | None = None  # where, which changes no number; a resumed run must know it all the same
 
 
 def complete(settings: dict[str, Any]) -> dict[str, Any]:

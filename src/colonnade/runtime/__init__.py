@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from colonnade.channel import Channel
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, unknown
 from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.runtime.build import build_parts
+from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
 from colonnade.runtime.fused import fuse
 from colonnade.runtime.in_process import InProcess
@@ -27,7 +29,7 @@ from colonnade.settings import Settings
 from colonnade.table import Table
 from colonnade.task import Task
 
-__all__ = ["RUNTIMES", "InProcess", "LabelOwners", "make_owners", "make_parties", "threads"]
+__all__ = ["RUNTIMES", "InProcess", "LabelOwners", "make_owners", "make_parties", "plain_runtime", "threads"]
 
 RUNTIMES = {
     "loop": "one party after the other, the reference",
@@ -35,7 +37,21 @@ RUNTIMES = {
     "bytes": "as loop, and every message really encoded and decoded",
     "apart": "as bytes, and every party behind letters, as if it were in a process of its own",
     "federation": "every party at its own organisation; colonnade owner and colonnade party start it",
+    "ray": "every party in a process of its own, here or on a Ray cluster of one organisation",
 }
+
+
+def plain_runtime(came: str | Cluster) -> dict[str, Any]:
+    """A runtime's name, and what it is asked of a cluster, as a run's settings have them.
+
+    >>> plain_runtime("loop")
+    {'runtime': 'loop', 'cluster': None}
+    """
+    if isinstance(came, Cluster):
+        return {"runtime": "ray", "cluster": came.plain()}
+    if not isinstance(came, str) or came not in RUNTIMES:
+        raise unknown("runtime", came, RUNTIMES)
+    return {"runtime": came, "cluster": Cluster().plain() if came == "ray" else None}
 
 
 def make_parties(

@@ -328,6 +328,8 @@ class Remote(InProcess):
 
     def wait_for(self, party: str | None) -> bool:
         """Wait until a party that was away is back; whether going back to a checkpoint is worth a try."""
+        if party in self.channel.silent:
+            return False  # a simulated drop-out would drop out again
         for name in [party] if party in self.far else self.far:
             self.lines.wait_for(str(name))
         return True

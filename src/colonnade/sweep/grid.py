@@ -21,6 +21,8 @@ from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingE
 from colonnade.folder import make_folder, write_text
 from colonnade.method import Method, make_method
 from colonnade.options import whole
+from colonnade.runtime.cluster import Cluster
+from colonnade.sweep.over_cluster import over_cluster
 from colonnade.sweep.plan import Plan, Point, compact, found_at, grid
 from colonnade.sweep.result import Row, Sweep
 from colonnade.table import Table, check_federation
@@ -38,6 +40,7 @@ def sweep(
     *,
     folder: str | Path,
     processes: int = 2,
+    cluster: Cluster | None = None,
     test: Sequence[Table] | None = None,
     on_point: OnPoint | None = None,
     **options: Any,
@@ -51,6 +54,7 @@ def sweep(
 
     Each point is kept in ``folder`` when it is done, so the same call goes on after an interruption and trains nothing
     twice; other ``options`` there are refused. A point that fails leaves its sentence in the table; the others go on.
+    ``cluster`` spreads the points over a :class:`colonnade.Cluster` instead, as many at a time as it has room for.
     In a script, call it below ``if __name__ == "__main__":``, or with ``processes=1``, which trains in this process.
 
     >>> import tempfile, colonnade as cn
@@ -67,7 +71,7 @@ def sweep(
         raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
     kept = {_file(place, point): _read(_file(place, point)) for point in points}
     todo = [point for point in points if kept[_file(place, point)] is None]
-    for one in _work(plan, todo, place, processes):
+    for one in _work(plan, todo, place, processes, cluster):
         kept[_file(place, one["point"])] = one
         if on_point is not None:
             on_point(_row(one))
@@ -158,10 +162,13 @@ def _row(kept: Kept) -> Row:
 # the points that are not there yet
 
 
-def _work(plan: Plan, todo: list[Point], folder: Path, processes: int) -> Iterator[Kept]:
-    if processes == 1:
+def _work(plan: Plan, todo: list[Point], folder: Path, processes: int, cluster: Cluster | None) -> Iterator[Kept]:
+    if cluster is not None:
+        for point, result in over_cluster(plan, todo, cluster):
+            yield _told(point, lambda point=point, result=result: _settle(point, folder, result))  # type: ignore[misc]
+    elif processes == 1:
         for point in todo:
-            yield _told(point, lambda point=point: _settle(plan, point, folder))  # type: ignore[misc]
+            yield _told(point, lambda point=point: _settle(point, folder, lambda: found_at(plan, point)))  # type: ignore[misc]
     elif todo:
         yield from _over_processes(plan, todo, folder, min(processes, len(todo)))
 
@@ -198,10 +205,10 @@ def _told(point: Point, result: Callable[[], Kept]) -> Kept:
         return {"point": point, "error": f"{type(error).__name__}: {error}"}
 
 
-def _settle(plan: Plan, point: Point, folder: Path) -> Kept:
-    """Train at a point and keep what came of it."""
+def _settle(point: Point, folder: Path, found: Callable[[], Kept]) -> Kept:
+    """Keep what came of a point, or the sentence with which it was refused."""
     try:
-        kept = found_at(plan, point)
+        kept = found()
     except ColonnadeError as error:
         kept = {"point": point, "error": str(error)}
     write_text(_file(folder, point), json.dumps(kept))
@@ -217,4 +224,4 @@ def _begin(plan: Plan) -> None:
 
 
 def _settle_here(point: Point, folder: Path) -> Kept:
-    return _settle(_plans[-1], point, folder)
+    return _settle(point, folder, lambda: found_at(_plans[-1], point))

@@ -1,0 +1,195 @@
+"""What a Ray cluster costs and gives: a round beside a bare stream, a hundred parties on two nodes, a sweep.
+
+    python -m benchmarks.cluster [--rounds 200] [--only round|parties|sweep]
+
+A round is as in benchmarks.links: a small request to every party, 0.23 MB back from each, 0.08 MB down to each. The
+bare stream is grpcio with mutual TLS, over loopback; both take turns of ten rounds in one run. Ray's round also waits
+until every party has said that it has what came down, as a run does; the bare stream's does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+import colonnade as cn
+from benchmarks.links import ASK, DOWN, PATH, TURN, UP, WAIT, End, bare_server, credentials_of, rounds
+from benchmarks.table import show
+from colonnade.federation.keys import make_keys
+from colonnade.federation.tls import channel_credentials, load_grpc
+from colonnade.runtime.cluster import load_ray
+from colonnade.runtime.lines import DirectLines
+from colonnade.runtime.party import Seat
+from colonnade.runtime.ray_lines import RayLines
+from colonnade.runtime.remote import Remote
+from colonnade.table import Table
+
+PARTIES = 4
+MANY = 100
+
+
+# a round
+
+
+class Echo:
+    """Answers as a party does, and computes nothing."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.name = seat.name
+
+    def serve(self, request: bytes) -> bytes:
+        return UP if request == ASK else b"have it"
+
+    def place(self, name: str, table: Table) -> None:
+        raise NotImplementedError
+
+
+def bare_party(folder: Path, name: str, port: int) -> None:
+    """A party at the other end of a bare stream."""
+    mine, grpc = credentials_of(folder, name), load_grpc()
+    outgoing: SimpleQueue[bytes] = SimpleQueue()
+    channel = grpc.secure_channel(f"127.0.0.1:{port}", channel_credentials(mine, mine.ca))
+    call = channel.stream_stream("/".join(("", *PATH)))(iter(outgoing.get, None))
+    outgoing.put(b"here")
+    for request in call:
+        if request == ASK:
+            outgoing.put(UP)
+        elif request != DOWN:
+            return
+
+
+def seats(parties: int) -> list[Seat]:
+    """Seats of a small run."""
+    tables = cn.split(torch.randn(40, parties).numpy(), torch.arange(40).numpy() % 2, parties)
+    run = cn.train(tables, "splitnn", rounds=1, batch=20, runtime="apart")
+    assert isinstance(run.parties, Remote) and isinstance(run.parties.lines, DirectLines)
+    return [party.seat for party in run.parties.lines.parties.values()]
+
+
+def ray_rounds(lines: RayLines) -> list[float]:
+    """Milliseconds of each round of a turn."""
+    times = []
+    for _ in range(TURN):
+        began = time.perf_counter()
+        for request, due in ((ASK, len(UP)), (DOWN, len(b"have it"))):
+            for name in lines.seats:
+                lines.post(name, request)
+            if any(len(lines.reply(name)) != due for name in lines.seats):
+                raise SystemExit("a party sent something else")
+        times.append(1000 * (time.perf_counter() - began))
+    return times
+
+
+def a_round(turns: int) -> None:
+    names = [f"party {k}" for k in range(PARTIES)]
+    with TemporaryDirectory() as place:
+        folder, came, spawn = Path(place), SimpleQueue[Any](), multiprocessing.get_context("spawn")
+        make_keys(folder, ["127.0.0.1"], names)
+        server, port = bare_server(credentials_of(folder, "owner"), PARTIES, came)
+        others = [spawn.Process(target=bare_party, args=(folder, name, port)) for name in names]
+        for process in others:
+            process.start()
+        bare: list[End] = [came.get(timeout=WAIT) for _ in names]
+        lines = RayLines(seats(PARTIES), Echo, cn.Cluster())
+        times: dict[str, list[float]] = {"bare grpcio, mTLS": [], "Ray, one process a party": []}
+        for turn in range(turns + 1):
+            for kind, took in zip(times, (rounds(bare), ray_rounds(lines)), strict=True):
+                times[kind] += took if turn else []  # the first turn warms up
+        lines.close()
+        for send, _ in bare:
+            send(b"end")
+        for process in others:
+            process.join(WAIT)
+        server.stop(None)
+        for send, _ in bare:
+            send(None)  # type: ignore[arg-type]
+    floor = median(times["bare grpcio, mTLS"])
+    rows = [[kind, f"{median(each):.2f}", f"{median(each) / floor:.2f}"] for kind, each in times.items()]
+    show(f"A round with {PARTIES} parties on this machine", ["line", "ms a round, median", "x bare"], rows)
+
+
+# a hundred parties
+
+
+def hundred_parties(group: int = 25, images: int = 2048) -> None:
+    """Each party has 56 columns, as one of 14 has of MNIST's 784; both nodes are on this machine."""
+    from ray.cluster_utils import Cluster as LocalNodes
+
+    values = torch.randn(images, 56 * MANY, generator=torch.Generator().manual_seed(0))
+    tables = cn.split(values.numpy(), (torch.arange(images) % 10).numpy(), MANY)
+    half = MANY // group // 2
+    nodes = LocalNodes(initialize_head=True, head_node_args={"num_cpus": half, "include_dashboard": False})
+    nodes.add_node(num_cpus=half)
+    cluster = cn.Cluster(address=nodes.address, group=group)
+    runs, rows = [], []
+    where: dict[str, str | cn.Cluster] = {"loop": "loop", f"Ray, {2 * half} processes": cluster}
+    for kind, runtime in where.items():
+        began = time.perf_counter()
+        run = cn.train(tables, cn.VIMADMM(local_steps=5), rounds=10, batch=1024, evaluate_every=10, runtime=runtime)
+        rows.append([kind, f"{run.seconds:.1f}", f"{time.perf_counter() - began:.1f}", f"{run.ledger.total / 1e6:.0f}"])
+        runs.append(run)
+    lines: Any = runs[1].parties.lines  # type: ignore[attr-defined]
+    used = set(lines.ray.get([host.__ray_call__.remote(_where) for host in lines.hosts]))
+    losses = [[row["train_loss"] for row in run.history] for run in runs]
+    same = losses[0] == losses[1] and runs[0].ledger.to_json() == runs[1].ledger.to_json()
+    show(
+        f"{MANY} parties of 56 columns, 10 rounds of 1024 rows, on {len(used)} nodes; same loss and ledger: {same}",
+        ["runtime", "s in rounds", "s with start", "MB"],
+        rows,
+    )
+    lines.close()
+    lines.ray.shutdown()
+    nodes.shutdown()
+
+
+def _where(_: Any) -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+# a sweep
+
+
+def a_sweep(runs: int) -> None:
+    data, over = {"load": "digits", "parties": 4}, {"seed": list(range(runs))}
+    seconds: dict[str, float] = {}
+    cluster = cn.Cluster()
+    cluster.join()
+    ways: dict[str, dict[str, Any]] = {"one process": {"processes": 1}, "Ray": {"cluster": cluster}}
+    for kind, how in ways.items():
+        with TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            cn.sweep(data, "vimadmm", over, folder=folder, epochs=30, batch=64, **how)
+            seconds[kind] = time.perf_counter() - began
+    base = seconds["one process"]
+    rows = [[kind, f"{took:.1f}", f"{base / took:.2f}"] for kind, took in seconds.items()]
+    show(f"A sweep of {runs} runs, {os.cpu_count()} cores", ["where", "s", "times as fast"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--only", choices=["round", "parties", "sweep"])
+    options = parser.parse_args(arguments)
+    if options.only in (None, "round"):
+        a_round(max(options.rounds // TURN, 1))
+    if options.only in (None, "sweep"):
+        a_sweep(8)
+    if options.only in (None, "parties"):
+        load_ray().shutdown()  # the nodes below are another cluster
+        hundred_parties()
+
+
+if __name__ == "__main__":
+    main()

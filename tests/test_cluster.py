@@ -1,0 +1,102 @@
+"""What a cluster is asked for: checked without one, so that every machine can say what is wrong."""
+
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import colonnade as cn
+from colonnade.config import read_job
+from colonnade.errors import AwayError, ConfigError, LinkError
+from colonnade.runtime import plain_runtime
+from colonnade.runtime.cluster import check_reachable
+from test_contract import Case, federation, train
+
+JOB = """
+[data]
+load = "digits"
+parties = 2
+[train]
+runtime = "ray"
+[cluster]
+group = 2
+deadline = 5
+nodes = ["one", "two"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"group": 0}, "group=0 is out of range"),
+        ({"group": 1.5}, "group=1.5 is not a whole number"),
+        ({"deadline": 0}, "deadline=0 is out of range"),
+        ({"cpus": -1}, "cpus=-1 is out of range"),
+        ({"resources": {"gpu": "many"}}, "gpu='many' is not a number"),
+        ({"restarts": -1}, "restarts=-1 is out of range"),
+        ({"tls": {"cert": "a"}}, "cert, key, ca"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        cn.Cluster(**options)
+
+
+def test_tls_files_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        cn.Cluster(tls={name: str(tmp_path / name) for name in ("cert", "key", "ca")}).join()
+
+
+def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", None)
+    with pytest.raises(ConfigError, match=r"pip install 'colonnade\[ray\]'"):
+        train(Case(cn.FDML()), "ray", rounds=1)
+
+
+def test_nobody_at_the_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(LinkError, match=f"no Ray cluster answers at 127.0.0.1:{port}"):
+        check_reachable(f"127.0.0.1:{port}")
+    with pytest.raises(ConfigError, match="Ray Client"):
+        check_reachable("ray://head:10001")
+
+
+def test_several_owners_are_refused_with_a_sentence() -> None:
+    with pytest.raises(ConfigError, match="several owners"):
+        train(Case(cn.MultiVFL(), owners=2), "ray")
+
+
+def test_settings_keep_the_cluster_as_plain_data() -> None:
+    asked = cn.Cluster(group=3, nodes=["one"])
+    kept = plain_runtime(asked)
+    assert kept["runtime"] == "ray" and cn.Cluster(**kept["cluster"]) == asked
+
+
+def test_only_a_run_on_a_cluster_moves_to_another(tmp_path: Path) -> None:
+    run = train(Case(cn.FDML()), "loop", rounds=2, folder=tmp_path / "run")
+    assert run.settings.cluster is None
+    with pytest.raises(ConfigError, match="only a run on a cluster can move"):
+        cn.resume(tmp_path / "run", federation("labels"), runtime=cn.Cluster())
+
+
+def test_a_job_has_a_section_for_it(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    job = read_job(tmp_path / "job.toml")
+    assert job.given["runtime"] == cn.Cluster(group=2, deadline=5, nodes=["one", "two"])
+    (tmp_path / "job.toml").write_text(JOB.replace('runtime = "ray"', 'runtime = "loop"'))
+    with pytest.raises(ConfigError, match="has \\[cluster\\] and runtime = 'loop'"):
+        read_job(tmp_path / "job.toml")
+    (tmp_path / "job.toml").write_text(JOB.replace("group", "grup"))
+    with pytest.raises(ConfigError, match="did you mean 'group'"):
+        read_job(tmp_path / "job.toml")
+
+
+def test_a_simulated_drop_out_is_not_waited_for(tmp_path: Path) -> None:
+    """It would be away again after every return to the checkpoint, for ever."""
+    with pytest.raises(AwayError, match="party 2"):
+        train(Case(cn.FDML()), "apart", folder=tmp_path / "run", away=lambda number: ["party 2"] if number == 5 else [])
