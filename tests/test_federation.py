@@ -7,7 +7,9 @@ import torch
 
 import colonnade as cn
 from colonnade import checkpoint
+from colonnade.federation.predict import Prediction
 from colonnade.federation.verify import compare, verify
+from colonnade.files import Files
 from colonnade.jobs import train_job
 from colonnade.kept import KeptInFolder
 from companies import OTHERS, Companies
@@ -71,3 +73,26 @@ def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_pat
         (theirs,) = (tmp_path / name).glob("*-*/audit.jsonl")
         assert (verdict := verify(theirs)).broken is None and verdict.sealed
         assert compare(own, theirs) == []
+
+
+def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_path: Path) -> None:
+    where = companies[True]
+    paper = where.paper(cn.VIMADMM(lr=0.02, local_steps=2))
+    where.train(paper, tmp_path)
+    for name in OTHERS:
+        with (where.folder / name / "party.toml").open("a") as file:
+            file.write(f'[predict]\nfiles = "{name}.csv"\n')
+    with where.parties(tmp_path):
+        host = Prediction(paper, tmp_path / "bank", [str(where.folder / "bank" / "bank.csv")])
+        try:
+            host.gather()
+            scores = host.score()
+        finally:
+            host.close()
+    job = where.alone(paper)
+    near = train_job(job)
+    assert isinstance(job.data, Files)
+    sheets = job.data.read()
+    expected = cn.score(near, sheets, mode="plain", seed=paper.job.train.seed)
+    order = [list(scores.ids).index(one) for one in expected.ids]
+    assert torch.equal(scores.values[order], expected.values)

@@ -22,6 +22,7 @@ from colonnade.plan import Many, one_each, outline_of, plan, rounds_of, start
 from colonnade.prepared import read_preparations
 from colonnade.run import Run
 from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.far import Far
 from colonnade.seal import make_seal, make_seals
 from colonnade.settings import Settings
 from colonnade.stand_in import stand_ins
@@ -113,6 +114,7 @@ def resume(
     on_round: Callable[[Run], None] | None = None,
     train: bool = True,
     runtime: Cluster | None = None,
+    far: Far | None = None,
 ) -> Run:
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
@@ -142,7 +144,7 @@ def resume(
         seals=seals,
         folder=make_folder(folder) if train else folder,
         description=description,
-        far=far_for(tables, method, settings, *each, folder),
+        far=far or far_for(tables, method, settings, *each, folder),
     )
     run.load(folder)
     run.opened = opened

@@ -14,16 +14,18 @@ from colonnade.cli.align import aligning
 from colonnade.cli.app import Json, app, print_json, say
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.train import tell
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exits import exit_of
 from colonnade.federation.host import Host
 from colonnade.federation.logs import log_to
 from colonnade.federation.metrics import Metrics, MetricsServer
-from colonnade.federation.papers import read_owner_paper, read_party_paper
+from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
+from colonnade.federation.predict import Prediction
 from colonnade.federation.terms import terms_of
 from colonnade.report import RunView
 from colonnade.run import Run
+from colonnade.scores import check_place
 from colonnade.serve import in_background
 
 LogFormat = Annotated[str, typer.Option("--log-format", help="How to log on stderr: lines or json.", metavar="HOW")]
@@ -38,6 +40,10 @@ def owner(
     folder: Annotated[Path | None, typer.Option(help="The run folder.", metavar="DIR")] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    predict: Annotated[
+        list[str] | None, typer.Option(help="Score this new file with the run's model; may be given twice.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Ids and scores, as .csv or .parquet.")] = None,
     show_terms: Annotated[bool, typer.Option("--terms", help="Print the terms that all will sign, and leave.")] = False,
     log_format: LogFormat = "lines",
     metrics_port: MetricsPort = None,
@@ -49,6 +55,9 @@ def owner(
             print_json(terms_of(paper))
             return
         place = folder or Path(paper.job.train.folder or f"runs/{paper.job.name}")
+        if predict or to:
+            _predict(paper, place, predict or [], to, metrics, quiet=quiet)
+            return
         host = Host(paper, place, metrics)
         try:
             run = _lead(host, paper.job.method.name, quiet=quiet)
@@ -56,6 +65,26 @@ def owner(
             host.close()
         facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(place / "report.html")}
         print_json(facts) if json else tell(facts)
+
+
+def _predict(
+    paper: OwnerPaper, folder: Path, files: list[str], to: Path | None, metrics: Metrics, *, quiet: bool
+) -> None:
+    """Score new rows that all sides have."""
+    if not files or to is None:
+        raise ConfigError(
+            "a prediction needs the owner's new file and a place for its scores; give --predict and --to."
+        )
+    where = check_place(to)
+    host = Prediction(paper, folder, files, metrics)
+    try:
+        with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
+            host.gather(on_progress)
+        scores = host.score()
+    finally:
+        host.close()
+    scores.write(where)
+    typer.echo(f"{scores}\nwritten to {where}")
 
 
 def _lead(host: Host, method: str, *, quiet: bool) -> Run:

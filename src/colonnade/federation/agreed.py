@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from colonnade import models, optim, seal
 from colonnade.align.peer import Terms
+from colonnade.errors import ManifestError
 from colonnade.federation.terms import digest, job_id, keys_in
 from colonnade.files import PartySection
 from colonnade.ledger import OWNER
 from colonnade.method import make_method
 from colonnade.prepare.federation import parts, prepare_alone
+from colonnade.prepare.preparation import Preparation
+from colonnade.prepared import read_preparations
 from colonnade.runtime.party import Seat
 from colonnade.runtime.schema import Schema
 from colonnade.seal.keys import Identity
@@ -40,6 +44,26 @@ def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
     given = {key: value for key, value in own.items() if value is not None}
     paths = [str(beside / one) for one in ([files] if isinstance(files, str) else files)]
     return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
+
+
+def new_sheet(party: PartySection, files: Sequence[str], beside: Path, normalise: Any) -> Sheet:
+    """New files of a side; what their columns are is known from training."""
+    plain = replace(party, files=list(files), label=None, numbers=None, categories=None, leave_out=None)
+    return sheet_of(plain, beside, normalise)
+
+
+def preparation_in(folder: Path, name: str) -> Preparation:
+    """How a side prepared its columns for training."""
+    found = read_preparations(folder)
+    if name not in found:
+        raise ManifestError(f"'{name}' has kept no preparation in {folder}; it did not train this model here.")
+    return found[name]
+
+
+def stand_in(plan: Mapping[str, Any], name: str) -> Table:
+    """A party's training table as the plan has it, in which nothing true stands."""
+    _, rows, shape = next(one for one in plan["tables"] if one[0] == name)
+    return Table(np.arange(rows), torch.zeros(1, *shape).expand(rows, *shape), name=name)
 
 
 def align_names(terms: Mapping[str, Any]) -> list[str]:

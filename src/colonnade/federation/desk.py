@@ -30,6 +30,21 @@ class Desk:
         if found:
             raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
 
+    def keep_plan(self, plan: dict[str, Any]) -> None:
+        """Keep the plan that everybody signed."""
+        write_text(self.folder / "plan.json", json.dumps(plan))
+
+    def plan(self) -> dict[str, Any]:
+        """The plan that everybody signed."""
+        found = self._read_json("plan.json")
+        if found is None:
+            raise CheckpointError(f"{self.folder} has no plan that everybody signed; train there first.")
+        return found
+
+    def terms(self) -> dict[str, Any] | None:
+        """The terms that were kept, if some were."""
+        return self._read_json("terms.json")
+
     @property
     def secret(self) -> bytes:
         """Thirty-two bytes that only this side knows, drawn once."""

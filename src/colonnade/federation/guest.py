@@ -28,7 +28,18 @@ from colonnade.align.ids import texts
 from colonnade.align.peer import Peer
 from colonnade.alignment import Seat as AlignSeat
 from colonnade.errors import ColonnadeError, ManifestError, MessageError, unknown
-from colonnade.federation.agreed import align_names, align_terms, held_out, prepared, seat_of, session_of, sheet_of
+from colonnade.federation.agreed import (
+    align_names,
+    align_terms,
+    held_out,
+    new_sheet,
+    preparation_in,
+    prepared,
+    seat_of,
+    session_of,
+    sheet_of,
+    stand_in,
+)
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk, Runs
 from colonnade.federation.papers import PartyPaper
@@ -38,6 +49,7 @@ from colonnade.kept import KeptInFolder
 from colonnade.ledger import OWNER
 from colonnade.message import fields_of
 from colonnade.method import Turn
+from colonnade.prepared import write_preparations
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
@@ -84,6 +96,7 @@ class Guest:
         self.terms: dict[str, Any] | None = None
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
+        self._trained: Desk | None = None  # of the training, while its model predicts
         self._early: list[tuple[Letter, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._plan: dict[str, Any] = {}
@@ -168,14 +181,29 @@ class Guest:
         return {"signature": sign(self.paper.keys.identity, "terms", terms).hex()}
 
     def _accept(self, terms: dict[str, Any]) -> None:
-        job = job_id(terms).hex()
-        desk = Desk(self.folder / f"{terms['job']}-{job[:8]}")
+        job, normalise = job_id(terms).hex(), terms["align"].get("normalise")
+        if "predict" in terms:
+            self._trained = self._desk_of(terms)
+            desk = Desk(self._trained.folder / "predictions" / job[:8])
+            self.sheet = new_sheet(self.paper.party, self.paper.predict, self.paper.beside, normalise)
+        else:
+            desk = Desk(self.folder / f"{terms['job']}-{job[:8]}")
+            self.sheet = sheet_of(self.paper.party, self.paper.beside, normalise)
         desk.take_terms(terms)
-        self.sheet = sheet_of(self.paper.party, self.paper.beside, terms["align"].get("normalise"))
         self.terms, self.desk = terms, desk
         self.audit = AuditLog(desk.folder / "audit.jsonl", self.name, job)
         self.audit.event("terms signed", digest=digest(terms).hex())
         log.info("signed the terms of '%s': %s", terms["job"], " ".join(terms["learns"]))
+
+    def _desk_of(self, terms: dict[str, Any]) -> Desk:
+        """The folder of the training whose model is to predict."""
+        of = str(terms["predict"].get("of", ""))
+        place = self.folder / f"{terms['job']}-{of[:8]}"
+        if not self.paper.predict:
+            raise ManifestError(f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper.")
+        if not place.is_dir() or digest(Desk(place).terms() or {}).hex() != of:
+            raise ManifestError(f"'{self.name}' did not train the model that is to predict, or in another folder.")
+        return Desk(place)
 
     def _signed(self, facts: Facts) -> Facts:
         terms = self._agreed()
@@ -203,6 +231,12 @@ class Guest:
         if found is None or found[1]["proof"] != facts.get("proof"):
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
         self.sheet.check_unchanged()
+        if self._trained is not None:
+            preparation = preparation_in(self._trained.folder, self.name)
+            preparation.check(self.sheet)
+            first = preparation.table(self.sheet, found[0])
+            self._tables = first, first
+            return {"rows": first.rows, "test": 0, "shape": list(first.shape), "cardinalities": []}
         self._tables = prepared(self.sheet, found[0], terms)
         first = self._tables[0]
         return {
@@ -219,6 +253,8 @@ class Guest:
         verify(self.paper.owner, signed_bytes("plan", plan), hex_of(facts, "signature", 64), "the owner's plan")
         own = {one[0]: one[1:] for one in plan.get("tables", [])}.get(self.name)
         mine: list[Any] = [self._tables[0].rows, list(self._tables[0].shape)]
+        if self._trained is not None and own:
+            own = [plan.get("predict"), own[1]]
         if plan.get("terms") != digest(terms).hex() or own != mine:
             raise ManifestError(f"the plan says {own} of '{self.name}', or is of other terms; it has {mine}.")
         if self.paper.allow.rows is not None and mine[0] > self.paper.allow.rows:
@@ -231,12 +267,23 @@ class Guest:
         check_signatures(keys_in(terms), "plan", self._plan, signatures_in(facts))
         if self._tables is None:
             raise MessageError(f"'{self.name}' was told to begin before it had prepared its rows.")
+        if self._trained is not None:
+            return self._begin_prediction(self._trained, self._tables[0])
+        write_preparations(self._desk().folder, {self.name: self._tables[0].preparation})
         seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
         seat = replace(seat, session=self._session(), secret=self._desk().secret)
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
         self.server = party
         log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
+        return {}
+
+    def _begin_prediction(self, trained: Desk, rows: Table) -> Facts:
+        table = stand_in(self._plan, self.name)
+        seat = seat_of(self._agreed(), self._plan, self.name, self.paper.keys.identity, table, table)
+        seat = replace(seat, session=self._session(), tables={"predict": rows})
+        self.server = Party(seat, KeptInFolder(trained.folder / "states"))
+        log.info("predicts with %d new rows", rows.rows)
         return {}
 
     def _session(self) -> bytes:

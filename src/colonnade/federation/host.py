@@ -46,6 +46,7 @@ from colonnade.runtime.in_process import Named
 from colonnade.runtime.remote import Remote
 from colonnade.runtime.schema import Schema
 from colonnade.seal.keys import pack, verify
+from colonnade.sheets import Sheet
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
@@ -56,13 +57,20 @@ class Host:
     """One run of a federation's job, as its owner leads it."""
 
     def __init__(
-        self, paper: OwnerPaper, folder: Path, metrics: Metrics | None = None, listener: Listener | None = None
+        self,
+        paper: OwnerPaper,
+        folder: Path,
+        metrics: Metrics | None = None,
+        listener: Listener | None = None,
+        *,
+        terms: dict[str, Any] | None = None,
+        sheet: Sheet | None = None,
     ) -> None:
         """``listener`` is what parties connect to; by default a port of this machine."""
         self.paper, self.folder, self.name = paper, folder, paper.own.name
-        self.terms = terms_of(paper)
+        self.terms = terms or terms_of(paper)
         self.keys = keys_in(self.terms)
-        self.sheet = sheet_of(paper.own, paper.beside, paper.align.normalise)
+        self.sheet = sheet or sheet_of(paper.own, paper.beside, paper.align.normalise)
         self.desk = Desk(folder)
         self.desk.take_terms(self.terms)
         self.job = job_id(self.terms)
@@ -261,12 +269,8 @@ class Host:
         self.status = self.lines.status = StatusFile(
             self.folder, OWNER, job.name, what.settings.rounds, list(self.paper.others)
         )
-        self._signed["plan"] = {self.name: sign(self.paper.keys.identity, "plan", self._plan)}
-        for party in self.paper.others:
-            self._sign_plan(party)
-        check_signatures(self.keys, "plan", self._plan, self._signed["plan"])
-        for party in self.paper.others:
-            self._tell_plan(party)
+        self._sign_plans()
+        self.desk.keep_plan(self._plan)
         far = Far(
             connect=lambda _: self.lines,
             schema=schema,
@@ -293,6 +297,14 @@ class Host:
             "schema": schema.to_json(),
         }
         return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as the parties will read it
+
+    def _sign_plans(self) -> None:
+        self._signed["plan"] = {self.name: sign(self.paper.keys.identity, "plan", self._plan)}
+        for party in self.paper.others:
+            self._sign_plan(party)
+        check_signatures(self.keys, "plan", self._plan, self._signed["plan"])
+        for party in self.paper.others:
+            self._tell_plan(party)
 
     def _sign_plan(self, party: str) -> None:
         own = self._signed["plan"][self.name].hex()

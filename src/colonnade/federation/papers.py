@@ -14,6 +14,7 @@ PARTY.toml::
     [keys]    cert, key, ca, identity, crl
     [allow]   methods, seals, needs, labels, epsilon, rounds, rows, runs, patience
     [peers]   name = key, for every other party that must be this very one
+    [predict] files, whose rows may be scored by a model that this party helped to train
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from colonnade.seal import SEALS
 from colonnade.seal.keys import Identity
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
-_PARTY = ("party", "owner", "keys", "allow", "peers")
+_PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ class OwnerSection:
 
     address: str
     key: str
+
+
+@dataclass(frozen=True)
+class PredictSection:
+    """New rows that may be scored."""
+
+    files: str | list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,7 @@ class PartyPaper:
     owner: bytes
     allow: AllowSection
     peers: dict[str, bytes]
+    predict: list[str]
     keys: Keys
     beside: Path
 
@@ -157,12 +166,14 @@ def read_party_paper(path: str | Path) -> PartyPaper:
         for name in came:
             if name not in known:
                 raise unknown(what, name, known)
+    new = section(PredictSection, "predict", sections["predict"]).files
     return PartyPaper(
         party=party,
         address=owner.address,
         owner=read_public(_path(owner.key, beside)),
         allow=allow,
         peers={name: read_public(_path(key, beside)) for name, key in sections["peers"].items()},
+        predict=[new] if isinstance(new, str) else list(new),
         keys=_keys(section(KeysSection, "keys", sections["keys"]), beside),
         beside=beside,
     )

@@ -1,0 +1,95 @@
+"""Predictions over a federation: everybody brings new rows, and only the owner gets the scores.
+
+A prediction is a job of its own with terms of its own, which every party signs and counts among its runs. It is of a
+model that the same sides trained: each has its part of it, and how it prepared its columns, in its own folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.api import resume
+from colonnade.errors import ConfigError
+from colonnade.federation.agreed import new_sheet, preparation_in
+from colonnade.federation.desk import Desk
+from colonnade.federation.host import Host
+from colonnade.federation.listen import Listener
+from colonnade.federation.metrics import Metrics
+from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.terms import digest, terms_of
+from colonnade.runtime.far import Far
+from colonnade.runtime.remote import Remote
+from colonnade.runtime.schema import Schema
+from colonnade.scores import Scores
+
+
+def prediction_terms(paper: OwnerPaper) -> dict[str, Any]:
+    """The terms of a prediction by the model that this paper's job trained."""
+    trained = terms_of(paper)
+    learns = [line.replace("of each round's rows", "of the new rows") for line in trained["learns"]]
+    of = {"of": digest(trained).hex(), "number": os.urandom(8).hex()}  # two predictions are two jobs
+    return {**trained, "predict": of, "learns": [line for line in learns if "Every party learns" not in line[:18]]}
+
+
+class Prediction(Host):
+    """One prediction, as the owner leads it; ``folder`` is that of the run."""
+
+    def __init__(
+        self,
+        paper: OwnerPaper,
+        folder: Path,
+        files: Sequence[str],
+        metrics: Metrics | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        if any(one.kind == "noise" for one in paper.job.seals):
+            raise ConfigError(
+                "the run has noise, and what a prediction spends is not kept by parties yet; predict in one process."
+            )
+        if not (folder / "checkpoints").is_dir():
+            raise ConfigError(f"{folder} holds no trained run; train first, and give its folder.")
+        self.run_folder = folder
+        terms = prediction_terms(paper)
+        place = Desk(folder / "predictions" / terms["predict"]["number"]).folder
+        sheet = new_sheet(paper.own, files, Path(), paper.align.normalise)
+        super().__init__(paper, place, metrics, listener, terms=terms, sheet=sheet)
+
+    def score(self) -> Scores:
+        """What the model says of the rows that all sides have."""
+        with self._stopping():
+            own = preparation_in(self.run_folder, self.name).table(self.sheet, self._rows)
+            for party in self.paper.others:
+                self._shapes[party] = self._check_shape(party, own.rows, 0)
+            schema = self._agree_again(own.rows)
+            far = Far(
+                connect=lambda _: self.lines,
+                schema=schema,
+                job=self.job,
+                keys={name: key for name, key in self.keys.items() if name != self.name},
+                secret=Desk(self.run_folder).secret,
+            )
+            run = resume(self.run_folder, train=False, far=far)
+            tables = [own, *(self._stand_in(party, own) for party in self.paper.others)]
+            values = run.predict(tables)
+            assert isinstance(run.parties, Remote)
+            run.parties.everybody("end")
+        self.status.state("finished")
+        self.audit.event("finished", rows=own.rows)
+        self.audit.seal(self.paper.keys.identity)
+        names = run.names or tuple(map(str, range(run.task.outputs)))
+        order = np.argsort(self._rows)  # as in the owner's file
+        ids = self.sheet.ids_at(self._rows[order])
+        return Scores(ids, values[torch.from_numpy(order)], names, run.task.name, ledger=run.ledger)
+
+    def _agree_again(self, rows: int) -> Schema:
+        """Everybody signs the plan of the training again, with the number of new rows in it."""
+        trained = Desk(self.run_folder).plan()
+        self._plan = {**trained, "terms": digest(self.terms).hex(), "test": 0, "predict": rows}
+        self._sign_plans()
+        return Schema.from_json(trained["schema"])
