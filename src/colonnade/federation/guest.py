@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,11 +30,12 @@ from colonnade.align.peer import Peer
 from colonnade.alignment import Seat as AlignSeat
 from colonnade.errors import ColonnadeError, ManifestError, MessageError, unknown
 from colonnade.federation.agreed import align_names, align_terms, held_out, prepared, seat_of, session_of, sheet_of
+from colonnade.federation.allowed import check_allowed, check_plan
 from colonnade.federation.audit import AuditLog
-from colonnade.federation.desk import Desk, Runs
+from colonnade.federation.desk import Alignments, Desk, Runs
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
-from colonnade.federation.terms import check_allowed, check_signatures, digest, job_id, keys_in, sign, signed_bytes
+from colonnade.federation.terms import check_signatures, digest, first_difference, job_id, keys_in, sign, signed_bytes
 from colonnade.kept import KeptInFolder
 from colonnade.ledger import OWNER
 from colonnade.message import fields_of
@@ -43,10 +45,12 @@ from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
 from colonnade.seal.keys import pack, verify
+from colonnade.spent import read_spent, write_spent
 from colonnade.table import Table
 from colonnade.version import __version__
 
 log = logging.getLogger(__name__)
+EARLY = 8  # letters that are remembered before there is a log
 
 
 class AlignServer(Server):
@@ -83,7 +87,9 @@ class Guest:
         self.terms: dict[str, Any] | None = None
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
+        self._early: list[tuple[Letter, bytes]] = []
         self._owner = b""  # the owner's incarnation
+        self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
         self._words: dict[str, Callable[[Facts], Facts]] = {
@@ -105,17 +111,33 @@ class Guest:
         """The reply to any letter."""
         letter = open_letter(request)
         reply = self._talked(letter) if letter.kind == "talk" else self._served(letter, request)
-        if self.audit is not None:
-            kind = letter.step or letter.kind
-            self.audit.received(OWNER, kind, request, round=letter.round)
-            self.audit.sent(OWNER, kind, reply, round=letter.round)
+        self._note(letter, request, reply)
         return reply
+
+    def _note(self, letter: Letter, request: bytes, reply: bytes) -> None:
+        """Write both down; what came before the job was known is written when it is."""
+        self._early = [*self._early, (letter, request), (open_letter(reply), reply)][-EARLY:]
+        if self.audit is not None:
+            for about, raw in self._early:
+                note = self.audit.received if about.sender == OWNER else self.audit.sent
+                note(OWNER, about.step or about.kind, raw, round=about.round)
+            self._early = []
 
     def _served(self, letter: Letter, request: bytes) -> bytes:
         if self.server is None:
             error = MessageError(f"a letter '{letter.kind}' came to '{self.name}' before anything was signed.")
             return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
-        return self.server.serve(request)
+        reply = self.server.serve(request)
+        if isinstance(self.server, Party):
+            self._keep_budget(self.server)
+        return reply
+
+    def _keep_budget(self, party: Party) -> None:
+        """Write down what the budget paid before that leaves: the owner says when states are kept, but not this."""
+        budget = party.channel.end(self.name).budget
+        if budget is not None and budget.releases != self._released:
+            write_spent(self._desk().folder, party.channel, [self.name])
+            self._released = budget.releases
 
     def _talked(self, letter: Letter) -> bytes:
         try:
@@ -124,8 +146,16 @@ class Guest:
             facts = self._words[letter.step](facts_in(letter))
             return write_letter(letter.reply("answer", self.name, json.dumps(facts).encode()))
         except ColonnadeError as error:
-            log.warning("refused '%s': %s", letter.step, error)
-            return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+            return self._refused(letter, error)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            what = (
+                f"'{letter.step}' lacks something, or holds what does not belong there: {type(error).__name__} {error}"
+            )
+            return self._refused(letter, MessageError(f"{what:.200}; do both sides run the same version?"))
+
+    def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
+        log.warning("refused '%s': %s", letter.step, error)
+        return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
 
     # words
 
@@ -143,17 +173,14 @@ class Guest:
         terms = facts.get("terms")
         if not isinstance(terms, dict):
             raise MessageError("terms were expected, and something else came.")
-        own = self.paper.keys.identity.public
-        known = {str(terms.get("owner")): self.paper.owner, self.name: own, **self.paper.peers}
-        try:
-            check_allowed(terms, self.name, self.paper.allow, known)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, ColonnadeError):
-                raise
-            raise MessageError(f"the terms lack something that all terms have: {error}.") from None
+        keys = {self.name: self.paper.keys.identity.public, **self.paper.peers}
+        check_allowed(terms, self.name, self.paper.allow, self.paper.owner, keys)
         verify(self.paper.owner, signed_bytes("terms", terms), hex_of(facts, "signature", 64), "the owner's terms")
         if self.terms is not None and terms != self.terms:
-            raise ManifestError(f"'{self.name}' serves another job until it is started again.")
+            found = first_difference(self.terms, terms)
+            raise ManifestError(
+                f"the terms are not those that '{self.name}' has signed, in {found}; undo that, or start both anew."
+            )
         Runs(self.folder).allow(terms, self.paper.allow.runs, self.name)
         if self.terms is None:
             self._accept(terms)
@@ -161,7 +188,8 @@ class Guest:
 
     def _accept(self, terms: dict[str, Any]) -> None:
         job = job_id(terms).hex()
-        desk = Desk(self.folder / f"{terms['job']}-{job[:8]}")
+        # the owner chose the name, so it must not choose the folder
+        desk = Desk(self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', terms['job'])[:60]}-{job[:8]}")
         desk.take_terms(terms)
         self.sheet = sheet_of(self.paper.party, self.paper.beside, terms["align"].get("normalise"))
         self.terms, self.desk = terms, desk
@@ -177,6 +205,7 @@ class Guest:
 
     def _align(self, facts: Facts) -> Facts:
         terms = self._agreed()
+        Alignments(self._desk().folder).allow(self.paper.allow.alignments, self.name)
         keys, names = keys_in(terms), align_names(terms)
         member = names.index(self.name)
         identity_keys = {OWNER if name == terms["owner"] else name: key for name, key in keys.items()}
@@ -209,12 +238,10 @@ class Guest:
         if not isinstance(plan, dict) or self._tables is None:
             raise MessageError(f"a plan came to '{self.name}' that is none, or before it had prepared its rows.")
         verify(self.paper.owner, signed_bytes("plan", plan), hex_of(facts, "signature", 64), "the owner's plan")
-        own = {one[0]: one[1:] for one in plan.get("tables", [])}.get(self.name)
-        mine: list[Any] = [self._tables[0].rows, list(self._tables[0].shape)]
-        if plan.get("terms") != digest(terms).hex() or own != mine:
-            raise ManifestError(f"the plan says {own} of '{self.name}', or is of other terms; it has {mine}.")
-        if self.paper.allow.rows is not None and mine[0] > self.paper.allow.rows:
-            raise ManifestError(f"the plan trains on {mine[0]} rows, and '{self.name}' allows {self.paper.allow.rows}.")
+        if plan.get("terms") != digest(terms).hex():
+            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
+        if plan != self._plan:
+            check_plan(plan, terms, self.name, self._tables[0], self.paper.allow)
         self._plan = plan
         return {"signature": sign(self.paper.keys.identity, "plan", plan).hex()}
 
@@ -227,7 +254,8 @@ class Guest:
         seat = replace(seat, session=self._session(), secret=self._desk().secret)
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
-        self.server = party
+        read_spent(self._desk().folder, party.channel, [self.name])
+        self.server, self._released = party, {}
         log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
         return {}
 
