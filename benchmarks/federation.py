@@ -239,7 +239,8 @@ def attend(folder: Path, name: str, port: int) -> None:
     torch.set_num_threads(1)
     (folder / name / "party.toml").write_text(
         f'[party]\nname = "{name}"\nfiles = "{name}.parquet"\nid = "id"\n'
-        f'[owner]\naddress = "127.0.0.1:{port}"\nkey = "../owner/identity.pub"\n[allow]\nruns = 100\n'
+        f'[owner]\naddress = "127.0.0.1:{port}"\nkey = "../owner/identity.pub"\n'
+        '[allow]\nruns = 100\nalign = ["plain"]\n'
     )
     Attendance(read_party_paper(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").attend()
 

@@ -53,7 +53,7 @@ class Companies:
             (folder / one / "party.toml").write_text(
                 f'[party]\nname = "{one}"\nfiles = "{one}.csv"\nid = "id"\n'
                 f'[owner]\naddress = "localhost:{self.port}"\nkey = "../bank/identity.pub"\n'
-                f"[allow]\nruns = 1000\npatience = {deadline}\n"
+                f'[allow]\nruns = 1000\nalign = ["plain"]\npatience = {deadline}\n'
             )
 
     def _tables(self) -> None:

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import tomllib
+import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -215,12 +216,13 @@ def section(kind: Any, name: str, came: dict[str, Any]) -> Any:
 
 
 def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
-    kinds = [typing.get_origin(kind) or kind for kind in typing.get_args(hint) or (hint,)]
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kinds = [typing.get_origin(kind) or kind for kind in members]
     accepted = (*kinds, int) if float in kinds else tuple(kinds)
     if isinstance(value, bool) or not isinstance(value, accepted):
         words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
         raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
-    if list[str] in typing.get_args(hint) and isinstance(value, list) and not all(isinstance(v, str) for v in value):
+    if list[str] in members and isinstance(value, list) and not all(isinstance(v, str) for v in value):
         raise ConfigError(f"{key} = {value!r:.80} in [{section}] must hold texts only.")
     least = 0 if key == "seed" else 1
     if isinstance(value, int) and int in kinds and value < least:

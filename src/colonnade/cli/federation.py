@@ -34,7 +34,7 @@ MetricsPort = Annotated[
 ]
 
 
-@app.command(epilog="Example: colonnade owner examples/federation/bank/job.toml --folder runs/together")
+@app.command(epilog="Example: colonnade owner examples/federation/clinic/job.toml --folder runs/together")
 def owner(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job, with the owner's own files.")],
     folder: Annotated[Path | None, typer.Option(help="The run folder.", metavar="DIR")] = None,
@@ -95,7 +95,7 @@ def _lead(host: Host, method: str, *, quiet: bool) -> Run:
         return host.train(follow(shown, method))
 
 
-@app.command(epilog="Example: colonnade party examples/federation/shop/party.toml --folder runs/shop")
+@app.command(epilog="Example: colonnade party examples/federation/lab/party.toml --folder runs/lab")
 def party(
     paper: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="What this party brings and allows.")],
     folder: Annotated[Path | None, typer.Option(help="Where this party keeps its states and logs.")] = None,

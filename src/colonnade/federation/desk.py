@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import CheckpointError, FolderError, ManifestError
+from colonnade.errors import CheckpointError, FolderError, ManifestError, PrivacyError
 from colonnade.federation.terms import first_difference, job_id
 from colonnade.folder import make_folder, write_bytes, write_text
 
@@ -62,8 +63,10 @@ class Desk:
 
     def keep_rows(self, rows: np.ndarray, facts: dict[str, Any]) -> None:
         """Keep which rows are common, in the common order: this side's own row numbers."""
-        write_bytes(self.folder / "rows.bin", rows.astype("<i8").tobytes())
-        write_text(self.folder / "alignment.json", json.dumps(facts))  # last: it says that both are there
+        raw = rows.astype("<i8").tobytes()
+        write_bytes(self.folder / "rows.bin", raw)
+        kept = {**facts, "rows": hashlib.sha256(raw).hexdigest()}
+        write_text(self.folder / "alignment.json", json.dumps(kept))  # last: it says that both are there
 
     def rows(self, files: str) -> tuple[np.ndarray, dict[str, Any]] | None:
         """The rows that were kept for files of this digest, and the facts beside them."""
@@ -72,7 +75,13 @@ class Desk:
             return None
         if facts.get("files") != files:
             raise ManifestError("the files changed since their rows were aligned; bring those back, or start anew.")
-        return np.frombuffer((self.folder / "rows.bin").read_bytes(), "<i8").astype(np.int64), facts
+        raw = (self.folder / "rows.bin").read_bytes()
+        if hashlib.sha256(raw).hexdigest() != facts.get("rows"):
+            raise CheckpointError(
+                f"{self.folder / 'rows.bin'} is not as it was kept: its rows may be others, or in another order; start "
+                "anew in another folder."
+            )
+        return np.frombuffer(raw, "<i8").astype(np.int64), facts
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
@@ -101,3 +110,20 @@ class Runs:
                 f"'{name}' has signed {len(signed)} jobs and allows {most} runs; raise runs in [allow]."
             )
         write_text(self.place, json.dumps([*signed, this]))
+
+
+class Alignments:
+    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / "alignments.json"
+
+    def allow(self, most: int, name: str) -> None:
+        """Count one more; refuse it if it is one too many."""
+        begun = int(json.loads(self.place.read_bytes())) if self.place.exists() else 0
+        if begun >= most:
+            raise PrivacyError(
+                f"'{name}' has compared its ids {begun} times in this job and allows {most}, since each time tells of "
+                "more ids; raise alignments in [allow]."
+            )
+        write_text(self.place, json.dumps(begun + 1))

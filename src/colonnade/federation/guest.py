@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -40,11 +41,12 @@ from colonnade.federation.agreed import (
     sheet_of,
     stand_in,
 )
+from colonnade.federation.allowed import check_allowed, check_plan
 from colonnade.federation.audit import AuditLog
-from colonnade.federation.desk import Desk, Runs
+from colonnade.federation.desk import Alignments, Desk, Runs
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
-from colonnade.federation.terms import check_allowed, check_signatures, digest, job_id, keys_in, sign, signed_bytes
+from colonnade.federation.terms import check_signatures, digest, first_difference, job_id, keys_in, sign, signed_bytes
 from colonnade.kept import KeptInFolder
 from colonnade.ledger import OWNER
 from colonnade.message import fields_of
@@ -55,6 +57,7 @@ from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
 from colonnade.seal.keys import pack, verify
+from colonnade.spent import read_spent, write_spent
 from colonnade.table import Table
 from colonnade.version import __version__
 
@@ -99,6 +102,7 @@ class Guest:
         self._trained: Desk | None = None  # of the training, while its model predicts
         self._early: list[tuple[Letter, bytes]] = []
         self._owner = b""  # the owner's incarnation
+        self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
         self._words: dict[str, Callable[[Facts], Facts]] = {
@@ -136,7 +140,17 @@ class Guest:
         if self.server is None:
             error = MessageError(f"a letter '{letter.kind}' came to '{self.name}' before anything was signed.")
             return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
-        return self.server.serve(request)
+        reply = self.server.serve(request)
+        if isinstance(self.server, Party):
+            self._keep_budget(self.server)
+        return reply
+
+    def _keep_budget(self, party: Party) -> None:
+        """Write down what the budget paid before that leaves: the owner says when states are kept, but not this."""
+        budget = party.channel.end(self.name).budget
+        if budget is not None and budget.releases != self._released:
+            write_spent(self._desk().folder, party.channel, [self.name])
+            self._released = budget.releases
 
     def _talked(self, letter: Letter) -> bytes:
         try:
@@ -145,8 +159,16 @@ class Guest:
             facts = self._words[letter.step](facts_in(letter))
             return write_letter(letter.reply("answer", self.name, json.dumps(facts).encode()))
         except ColonnadeError as error:
-            log.warning("refused '%s': %s", letter.step, error)
-            return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+            return self._refused(letter, error)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            what = (
+                f"'{letter.step}' lacks something, or holds what does not belong there: {type(error).__name__} {error}"
+            )
+            return self._refused(letter, MessageError(f"{what:.200}; do both sides run the same version?"))
+
+    def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
+        log.warning("refused '%s': %s", letter.step, error)
+        return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
 
     # words
 
@@ -164,17 +186,14 @@ class Guest:
         terms = facts.get("terms")
         if not isinstance(terms, dict):
             raise MessageError("terms were expected, and something else came.")
-        own = self.paper.keys.identity.public
-        known = {str(terms.get("owner")): self.paper.owner, self.name: own, **self.paper.peers}
-        try:
-            check_allowed(terms, self.name, self.paper.allow, known)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, ColonnadeError):
-                raise
-            raise MessageError(f"the terms lack something that all terms have: {error}.") from None
+        keys = {self.name: self.paper.keys.identity.public, **self.paper.peers}
+        check_allowed(terms, self.name, self.paper.allow, self.paper.owner, keys)
         verify(self.paper.owner, signed_bytes("terms", terms), hex_of(facts, "signature", 64), "the owner's terms")
         if self.terms is not None and terms != self.terms:
-            raise ManifestError(f"'{self.name}' serves another job until it is started again.")
+            found = first_difference(self.terms, terms)
+            raise ManifestError(
+                f"the terms are not those that '{self.name}' has signed, in {found}; undo that, or start both anew."
+            )
         Runs(self.folder).allow(terms, self.paper.allow.runs, self.name)
         if self.terms is None:
             self._accept(terms)
@@ -187,7 +206,7 @@ class Guest:
             desk = Desk(self._trained.folder / "predictions" / job[:8])
             self.sheet = new_sheet(self.paper.party, self.paper.predict, self.paper.beside, normalise)
         else:
-            desk = Desk(self.folder / f"{terms['job']}-{job[:8]}")
+            desk = Desk(self._place_of(terms["job"], job))
             self.sheet = sheet_of(self.paper.party, self.paper.beside, normalise)
         desk.take_terms(terms)
         self.terms, self.desk = terms, desk
@@ -195,10 +214,14 @@ class Guest:
         self.audit.event("terms signed", digest=digest(terms).hex())
         log.info("signed the terms of '%s': %s", terms["job"], " ".join(terms["learns"]))
 
+    def _place_of(self, name: str, job: str) -> Path:
+        """The folder of a job: the owner chose its name, so it must not choose the folder."""
+        return self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}-{job[:8]}"
+
     def _desk_of(self, terms: dict[str, Any]) -> Desk:
         """The folder of the training whose model is to predict."""
         of = str(terms["predict"].get("of", ""))
-        place = self.folder / f"{terms['job']}-{of[:8]}"
+        place = self._place_of(terms["job"], of)
         if not self.paper.predict:
             raise ManifestError(f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper.")
         if not place.is_dir() or digest(Desk(place).terms() or {}).hex() != of:
@@ -213,6 +236,7 @@ class Guest:
 
     def _align(self, facts: Facts) -> Facts:
         terms = self._agreed()
+        Alignments(self._desk().folder).allow(self.paper.allow.alignments, self.name)
         keys, names = keys_in(terms), align_names(terms)
         member = names.index(self.name)
         identity_keys = {OWNER if name == terms["owner"] else name: key for name, key in keys.items()}
@@ -251,16 +275,21 @@ class Guest:
         if not isinstance(plan, dict) or self._tables is None:
             raise MessageError(f"a plan came to '{self.name}' that is none, or before it had prepared its rows.")
         verify(self.paper.owner, signed_bytes("plan", plan), hex_of(facts, "signature", 64), "the owner's plan")
-        own = {one[0]: one[1:] for one in plan.get("tables", [])}.get(self.name)
-        mine: list[Any] = [self._tables[0].rows, list(self._tables[0].shape)]
-        if self._trained is not None and own:
-            own = [plan.get("predict"), own[1]]
-        if plan.get("terms") != digest(terms).hex() or own != mine:
-            raise ManifestError(f"the plan says {own} of '{self.name}', or is of other terms; it has {mine}.")
-        if self.paper.allow.rows is not None and mine[0] > self.paper.allow.rows:
-            raise ManifestError(f"the plan trains on {mine[0]} rows, and '{self.name}' allows {self.paper.allow.rows}.")
+        if plan.get("terms") != digest(terms).hex():
+            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
+        if self._trained is not None:
+            self._check_same_plan(self._trained.plan(), plan, self._tables[0].rows)
+        elif plan != self._plan:
+            check_plan(plan, terms, self.name, self._tables[0], self.paper.allow)
         self._plan = plan
         return {"signature": sign(self.paper.keys.identity, "plan", plan).hex()}
+
+    def _check_same_plan(self, trained: dict[str, Any], plan: dict[str, Any], rows: int) -> None:
+        """A prediction's plan is that of the training, but for its terms and its rows."""
+        due = {**trained, "terms": plan["terms"], "test": 0, "predict": rows}
+        found = first_difference(due, plan)
+        if found:
+            raise ManifestError(f"the plan of the prediction is not that of the training, in {found}; do not sign it.")
 
     def _begin(self, facts: Facts) -> Facts:
         terms = self._agreed()
@@ -269,12 +298,14 @@ class Guest:
             raise MessageError(f"'{self.name}' was told to begin before it had prepared its rows.")
         if self._trained is not None:
             return self._begin_prediction(self._trained, self._tables[0])
+        self._desk().keep_plan(self._plan)
         write_preparations(self._desk().folder, {self.name: self._tables[0].preparation})
         seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
         seat = replace(seat, session=self._session(), secret=self._desk().secret)
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
-        self.server = party
+        read_spent(self._desk().folder, party.channel, [self.name])
+        self.server, self._released = party, {}
         log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
         return {}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -51,6 +52,7 @@ from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 CLOCKS = 3600  # seconds that two clocks may be apart
+MOST = 10**7  # numbers in a row of a party, or categories of all its columns
 
 
 class Host:
@@ -172,8 +174,9 @@ class Host:
                 f"'{party}' runs colonnade {said.get('colonnade')!s:.20} and the owner {self.terms['colonnade']}; "
                 "install the same version at all sides."
             )
-        apart = abs(time.time() - float(said.get("time", 0)))
-        if apart > CLOCKS:
+        told = said.get("time")
+        apart = abs(time.time() - told) if isinstance(told, int | float) else float("inf")
+        if not apart <= CLOCKS:
             raise LinkError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
         self._incarnations[party] = incarnation
 
@@ -238,7 +241,7 @@ class Host:
         said = self.lines.talk(party, "prepare", {"proof": self._proof})
         shape, codes = said.get("shape"), said.get("cardinalities")
         whole = all(isinstance(one, list) and all(type(n) is int and n > 0 for n in one) for one in (shape, codes))
-        if not whole or not shape or np.prod(shape) > 10**7:
+        if not whole or not shape or math.prod(shape) > MOST or sum(codes or ()) > MOST:
             raise MessageError(
                 f"'{party}' has rows of the shape {str(shape)[:40]}; a list of whole numbers was expected."
             )

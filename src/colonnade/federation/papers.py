@@ -12,7 +12,7 @@ PARTY.toml::
     [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
-    [allow]   methods, seals, needs, labels, epsilon, rounds, rows, runs, patience
+    [allow]   methods, seals, needs, epsilon, delta, rounds, rows, align, minimum, maximum, alignments, runs, patience
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
 """
@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colonnade.align.peer import MODES
 from colonnade.config import DataSection, Job, check_is_section, job_from, parse_toml, section
-from colonnade.errors import ConfigError, unknown
-from colonnade.federation.keys import Credentials, read_credentials, read_identity, read_public
+from colonnade.errors import ConfigError, LinkError, unknown
+from colonnade.federation.keys import Credentials, common_name, read_credentials, read_identity, read_public
 from colonnade.files import AlignSection, PartySection, PrepareSection
 from colonnade.method import methods
 from colonnade.seal import SEALS
@@ -83,9 +84,16 @@ class AllowSection:
     seals: list[str] | None = None
     needs: list[str] = field(default_factory=list)
     epsilon: float | None = None
+    delta: float = 1e-5
+    """The most that a job with ``epsilon`` may have; an epsilon says nothing beside a large one."""
     rounds: int | None = None
     rows: int | None = None
+    align: list[str] = field(default_factory=lambda: ["psi"])
+    """Ways to compare ids; "plain" tells the owner every id that it can guess."""
     minimum: int | None = None
+    maximum: int | None = None
+    alignments: int = 10
+    """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
     runs: int = 1
     patience: int = 3600
 
@@ -162,11 +170,23 @@ def read_party_paper(path: str | Path) -> PartyPaper:
     for what, came, known in (
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
+        ("mode of an alignment in [allow]", allow.align, MODES),
     ):
         for name in came:
             if name not in known:
                 raise unknown(what, name, known)
     new = section(PredictSection, "predict", sections["predict"]).files
+    if "blind" in allow.needs and not sections["peers"]:
+        raise ConfigError(
+            "[allow] needs 'blind' and [peers] names nobody: an owner that invents the others learns our part of every "
+            'sum; write the key of one other party at least, as name = "its.pub".'
+        )
+    keys = _keys(section(KeysSection, "keys", sections["keys"]), beside)
+    if common_name(keys.credentials.cert) != party.name:
+        raise LinkError(
+            f"the certificate is of '{common_name(keys.credentials.cert)}' and [party] has the name '{party.name}'; "
+            "bring the party's own."
+        )
     return PartyPaper(
         party=party,
         address=owner.address,
@@ -174,7 +194,7 @@ def read_party_paper(path: str | Path) -> PartyPaper:
         allow=allow,
         peers={name: read_public(_path(key, beside)) for name, key in sections["peers"].items()},
         predict=[new] if isinstance(new, str) else list(new),
-        keys=_keys(section(KeysSection, "keys", sections["keys"]), beside),
+        keys=keys,
         beside=beside,
     )
 

@@ -16,7 +16,7 @@ from colonnade.federation.terms import LIMIT
 from colonnade.folder import make_folder
 from colonnade.ledger import OWNER
 from colonnade.runtime import threads
-from colonnade.runtime.letter import open_letter
+from colonnade.runtime.letter import Letter, open_letter
 from colonnade.runtime.party import Party
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class Attendance:
     def __init__(self, paper: PartyPaper, folder: Path, metrics: Metrics | None = None) -> None:
         self.paper, self.guest = paper, Guest(paper, folder)
         self.metrics = metrics or Metrics()
+        self._round = 0  # the newest that was begun
         self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
 
     def attend(self) -> None:
@@ -77,11 +78,25 @@ class Attendance:
         reply = self.guest.serve(request)
         line.send(reply)
         self.metrics.sent(OWNER, len(reply))
-        letter = open_letter(request)
-        if isinstance(self.guest.server, Party):
-            self.status.state("training")
-            self.status.round(letter.round)
-            self.metrics.round_done(letter.round)
+        self._tell(open_letter(request))
+
+    def _tell(self, letter: Letter) -> None:
+        """What this letter changed, for who watches."""
+        if letter.kind == "talk" and letter.step in ("terms", "align", "begin") and self.guest.terms is not None:
+            self._describe(self.guest.terms["job"])
+            self.status.state({"terms": "waiting", "align": "aligning", "begin": "training"}[letter.step])
+        elif letter.purpose == "train" and letter.kind in ("step", "sum") and letter.round + 1 != self._round:
+            self._round = letter.round + 1
+            self.status.round(self._round)
+            self.metrics.round_done(self._round)
+
+    def _describe(self, job: str) -> None:
+        """The job and its rounds, as soon as they are known."""
+        server = self.guest.server
+        rounds = server.seat.settings.rounds if isinstance(server, Party) else 0
+        if (self.status.status.job, self.status.status.rounds) != (job, rounds):
+            self.status = StatusFile(self.status.path.parent, self.paper.party.name, job, rounds, [OWNER])
+            self.status.connected(OWNER)
 
     def _stop(self, why: str) -> None:
         self.status.state("stopped", why)

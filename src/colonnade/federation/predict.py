@@ -22,7 +22,7 @@ from colonnade.federation.host import Host
 from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
-from colonnade.federation.terms import digest, terms_of
+from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.runtime.far import Far
 from colonnade.runtime.remote import Remote
 from colonnade.runtime.schema import Schema
@@ -32,9 +32,9 @@ from colonnade.scores import Scores
 def prediction_terms(paper: OwnerPaper) -> dict[str, Any]:
     """The terms of a prediction by the model that this paper's job trained."""
     trained = terms_of(paper)
-    learns = [line.replace("of each round's rows", "of the new rows") for line in trained["learns"]]
     of = {"of": digest(trained).hex(), "number": os.urandom(8).hex()}  # two predictions are two jobs
-    return {**trained, "predict": of, "learns": [line for line in learns if "Every party learns" not in line[:18]]}
+    terms = {**trained, "predict": of}
+    return {**terms, "learns": learns(terms)}
 
 
 class Prediction(Host):

@@ -1,7 +1,8 @@
-"""Public identity keys from files: a PEM key, a certificate, or 64 hexadecimal digits."""
+"""Public identity keys from files: identity.pub, a PEM key, a certificate, or 64 hexadecimal digits."""
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def read_public(path: str | Path) -> bytes:
         key = None
     if key is None:
         raise ConfigError(
-            f"{path} holds no Ed25519 public key; give a PEM key, a certificate of one, or its 64 hexadecimal digits."
+            f"{path} holds no Ed25519 public key; give identity.pub, a PEM key, a certificate of one, or its 64 "
+            "hexadecimal digits."
         )
     return key
 
@@ -35,6 +37,8 @@ def read_public(path: str | Path) -> bytes:
 def _parsed(raw: bytes) -> bytes | None:
     if re.fullmatch(rb"\s*[0-9a-fA-F]{64}\s*", raw):
         return bytes.fromhex(raw.decode())
+    if re.fullmatch(rb"\s*[A-Za-z0-9+/]{43}=\s*", raw):
+        return base64.b64decode(raw)
     is_certificate = b"-----BEGIN CERTIFICATE-----" in raw
     key = x509.load_pem_x509_certificate(raw).public_key() if is_certificate else load_pem_public_key(raw)
     return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else None

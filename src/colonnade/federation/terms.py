@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from colonnade import models, optim, seal
 from colonnade.align.result import who_learns
 from colonnade.errors import ManifestError
-from colonnade.federation.papers import AllowSection, OwnerPaper
+from colonnade.federation.papers import OwnerPaper
+from colonnade.method import Method, make_method
 from colonnade.seal.keys import Identity, pack, verify
 from colonnade.version import __version__
 
@@ -29,7 +30,7 @@ def terms_of(paper: OwnerPaper) -> dict[str, Any]:
     """The terms that a job file makes."""
     job, keys = paper.job, {paper.own.name: paper.keys.identity.public, **paper.others}
     given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
-    return {
+    terms = {
         "protocol": PROTOCOL,
         "colonnade": __version__,
         "job": job.name,
@@ -44,37 +45,52 @@ def terms_of(paper: OwnerPaper) -> dict[str, Any]:
         "align": asdict(paper.align),
         "prepare": asdict(paper.prepare),
         "limits": {"message": LIMIT, "deadline": paper.federation.deadline},
-        "learns": learns(paper),
     }
+    return {**terms, "learns": learns(terms)}
 
 
 def labels_of(paper: OwnerPaper) -> str:
-    """Whether parties can work out labels: "hidden" by the method, "protected" by a seal, or "shown"."""
-    if not paper.job.method.shows_labels:
-        return "hidden"
-    protected = any(one.kind.endswith("-labels") for one in paper.job.seals)
-    if not protected and paper.federation.labels != "shown":
+    """What becomes of the labels, if the owner is content with that."""
+    found = labels_under(paper.job.method, {one.kind for one in paper.job.seals})
+    if found == "shown" and paper.federation.labels != "shown":
         raise ManifestError(
             f"{paper.job.method.name} tells the parties values from which they can work out the labels; add a seal "
             "that protects them, such as [[seal]] kind = 'random-labels', or write labels = 'shown' in [federation]."
         )
-    return "protected" if protected else "shown"
+    return found
 
 
-def learns(paper: OwnerPaper) -> list[str]:
-    """Who learns what, in plain words."""
-    method, names = paper.job.method, [paper.own.name, *paper.others]
-    kinds = {one.kind for one in paper.job.seals}
+def labels_under(method: Method, kinds: Collection[str]) -> str:
+    """Whether parties can work out labels: "hidden" by the method, "protected" by a seal, or "shown"."""
+    if not method.shows_labels:
+        return "hidden"
+    return "protected" if any(kind.endswith("-labels") for kind in kinds) else "shown"
+
+
+def method_in(terms: Mapping[str, Any]) -> Method:
+    """The method of the terms, with its options."""
+    options = dict(terms["method"])
+    return make_method(options.pop("name"), **options)
+
+
+def learns(terms: Mapping[str, Any]) -> list[str]:
+    """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
+    method, owner = method_in(terms), terms["owner"]
+    names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
     sums = "only the sum of all parties'" if "blind" in kinds else "every party's"
+    found = who_learns(terms["align"].get("mode") or "psi", names)
+    if "predict" in terms:
+        return [*found, f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores."]
     lines = [
-        *who_learns(paper.align.mode or "psi", names),
-        f"'{paper.own.name}' learns {sums} {method.party_sends} of each round's rows.",
+        *found,
+        f"'{owner}' learns {sums} {method.party_sends} of each round's rows.",
         f"Every party learns {method.owner_sends} of each round's rows.",
     ]
-    if method.shows_labels:
+    labels = labels_under(method, kinds)
+    if labels != "hidden":
         lines.append(
             "From those a party can work out noisy labels only."
-            if any(kind.endswith("-labels") for kind in kinds)
+            if labels == "protected"
             else "From those a party can work out the labels of the rows."
         )
     if "noise" in kinds:
@@ -130,54 +146,6 @@ def first_difference(known: Any, came: Any, where: str = "") -> str | None:
     if known != came:
         return f"{where} ({json.dumps(known)[:80]} here, {json.dumps(came)[:80]} at the owner)"
     return None
-
-
-def check_allowed(terms: Mapping[str, Any], name: str, allow: AllowSection, keys: Mapping[str, bytes]) -> None:
-    """Refuse terms that this party's operator did not allow; each refusal names the field."""
-    _check_version(terms)
-    told = keys_in(terms)
-    for side, key in keys.items():
-        if told.get(side) != key:
-            raise ManifestError(f"the terms have another key of '{side}' than '{name}' knows; ask '{side}' for it.")
-    if name not in told:
-        raise ManifestError(f"'{name}' is not among the parties of the terms, {', '.join(told)}; ask the owner.")
-    kinds = [one["kind"] for one in terms["seals"]]
-    method, train = terms["method"]["name"], terms["train"]
-    if allow.methods is not None and method not in allow.methods:
-        raise _not_allowed("method.name", method, allow.methods, name)
-    for kind in kinds:
-        if allow.seals is not None and kind not in allow.seals:
-            raise _not_allowed("seals", kind, allow.seals, name)
-    for kind in allow.needs:
-        if kind not in kinds:
-            raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
-    if allow.rounds is not None and (train.get("rounds") is None or train["rounds"] > allow.rounds):
-        raise _not_allowed("train.rounds", train.get("rounds"), f"at most {allow.rounds}", name)
-    least = terms["align"].get("minimum") or 1
-    if allow.minimum is not None and least < allow.minimum:
-        raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
-    _check_epsilon(terms, name, allow)
-
-
-def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:
-    if allow.epsilon is None:
-        return
-    granted = [one.get("epsilon") for one in terms["seals"] if one["kind"] == "noise"]
-    if not granted or granted[0] is None or granted[0] > allow.epsilon:
-        came = granted[0] if granted else "no noise"
-        raise _not_allowed("seals.noise.epsilon", came, f"at most {allow.epsilon:g}", name)
-
-
-def _check_version(terms: Mapping[str, Any]) -> None:
-    for field, ours in (("protocol", PROTOCOL), ("colonnade", __version__)):
-        if terms.get(field) != ours:
-            raise ManifestError(
-                f"the terms have {field} {terms.get(field)!r} and this side {ours!r}; install the same version."
-            )
-
-
-def _not_allowed(field: str, came: Any, allowed: Any, name: str) -> ManifestError:
-    return ManifestError(f"the terms have {field} {came!r}, and '{name}' allows {allowed}; change the job or [allow].")
 
 
 def _described(module: Any, builders: Any) -> Any:

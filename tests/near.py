@@ -1,0 +1,184 @@
+"""A federation in one process, for tests of what its sides refuse: real papers, keys, hosts and guests, but no sockets.
+
+Whatever a guest answers can be spoilt on its way, as a liar at the other end of the line would.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.errors import AwayError
+from colonnade.federation.guest import Guest
+from colonnade.federation.host import Host
+from colonnade.federation.keys import make_keys
+from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
+from colonnade.federation.talk import facts_in
+from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+
+Spoil = Callable[[Letter, Letter], "Letter | bytes"]
+PARTIES = ("shop", "mill")
+JOB = """
+[federation]
+listen = "127.0.0.1:0"
+deadline = 5
+{federation}
+[[party]]
+name = "bank"
+files = "table.csv"
+id = "id"
+label = "churn"
+[[party]]
+name = "shop"
+key = "../shop/identity.pub"
+[[party]]
+name = "mill"
+key = "../mill/identity.pub"
+[align]
+{align}
+[train]
+method = "{method}"
+batch = 16
+{train}
+{more}
+"""
+PARTY = """
+[party]
+name = "{name}"
+files = "table.csv"
+id = "id"
+[owner]
+address = "{address}"
+key = "../bank/identity.pub"
+[allow]
+patience = 1
+{allow}
+{more}
+"""
+
+
+def make_sides(folder: Path, rows: int = 40) -> Path:
+    """Keys and tables of a bank, a shop and a mill, who know the same people, each in an order of its own."""
+    make_keys(folder, ["127.0.0.1", "localhost"], list(PARTIES))
+    shutil.move(folder / "owner", folder / "bank")
+    draw = np.random.default_rng(0)
+    values = draw.normal(size=(rows, 9)).round(4)
+    churn = (values.sum(1) > 0).astype(int)
+    for k, name in enumerate(("bank", *PARTIES)):
+        with (folder / name / "table.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *"abc", *(["churn"] if name == "bank" else [])])
+            for row in draw.permutation(rows):
+                label = [churn[row]] if name == "bank" else []
+                writer.writerow([f"c{row:03d}", *values[row, 3 * k : 3 * k + 3], *label])
+    return folder
+
+
+class Near:
+    """In place of a listener: a letter is served at once, and its reply lies there until it is taken."""
+
+    def __init__(self, guests: dict[str, Guest], spoil: dict[str, Spoil]) -> None:
+        self.guests, self.spoil = guests, spoil
+        self.replies: dict[str, deque[bytes]] = {name: deque() for name in guests}
+        self.goodbyes: dict[str, str] = {}
+
+    def connection(self, party: str) -> int:
+        return 1
+
+    def wait(self, party: str, seconds: float, after: int = 0) -> int:
+        if after:
+            raise AwayError(f"'{party}' is gone.", party)
+        return 1
+
+    def send(self, party: str, connection: int, data: bytes) -> None:
+        reply = self.guests[party].serve(data)
+        if party in self.spoil:
+            spoilt = self.spoil[party](open_letter(data), open_letter(reply))
+            reply = spoilt if isinstance(spoilt, bytes) else write_letter(spoilt)
+        self.replies[party].append(reply)
+
+    def receive(self, party: str, connection: int, seconds: float) -> bytes:
+        return self.replies[party].popleft()
+
+    def hang_up(self, party: str, reason: str) -> None:
+        self.goodbyes[party] = reason
+
+    def close(self) -> None:
+        pass
+
+
+class Sides:
+    """Three sides in a folder: papers are written, guests and a host made of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.guests: dict[str, Guest] = {}
+        self.write_parties()
+
+    def write_parties(self, allow: str = "", more: str = "", address: str = "127.0.0.1:1") -> None:
+        for name in PARTIES:
+            paper = PARTY.format(name=name, allow=allow, more=more, address=address)
+            (self.folder / name / "party.toml").write_text(paper)
+
+    def owner_paper(
+        self, method: str = "splitnn", train: str = "rounds = 2", align: str = "", federation: str = "", more: str = ""
+    ) -> OwnerPaper:
+        text = JOB.format(method=method, train=train, align=align, federation=federation, more=more)
+        (self.folder / "bank" / "job.toml").write_text(text)
+        return read_owner_paper(self.folder / "bank" / "job.toml")
+
+    def guest(self, name: str) -> Guest:
+        return Guest(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
+
+    def host(self, kind: type[Host] = Host, spoil: dict[str, Spoil] | None = None, **job: str) -> Host:
+        """The owner's process; guests that are there stay, as a party's process would."""
+        paper = self.owner_paper(**job)
+        for name in PARTIES:
+            self.guests.setdefault(name, self.guest(name))
+        listener: Any = Near(self.guests, spoil or {})
+        return kind(paper, self.folder / "run-bank", listener=listener)
+
+    def restart(self) -> None:
+        """All parties' processes end; the next host finds new ones."""
+        for guest in self.guests.values():
+            if guest.audit is not None:
+                guest.audit.close()
+        self.guests.clear()
+
+
+def spoil_facts(word: str, change: Callable[[dict[str, Any]], Any]) -> Spoil:
+    """Change what a party says in answer to a word."""
+
+    def spoil(request: Letter, reply: Letter) -> Letter:
+        if request.kind != "talk" or request.step != word or reply.kind != "answer":
+            return reply
+        facts = facts_in(reply)
+        change(facts)
+        return replace(reply, frames=(json.dumps(facts).encode(),))
+
+    return spoil
+
+
+def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[str] | None = None) -> Spoil:
+    """Change the tensors of a party's replies in training."""
+
+    def spoil(request: Letter, reply: Letter) -> Letter:
+        if request.kind != "step" or request.purpose != "train" or not reply.frames or reply.kind != "answer":
+            return reply
+        fields, about = decode_fields(reply.frames[0])
+        if seen is not None:
+            seen.append(request.step)
+        changed = {name: change(value) for name, value in fields.items()}
+        return replace(reply, frames=(encode(changed, Envelope(about.step, about.sender, about.round)),))
+
+    return spoil

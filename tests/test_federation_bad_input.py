@@ -1,0 +1,527 @@
+"""What sides of a federation refuse, each in one sentence that names the cause, before any optimiser steps on it."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from colonnade.errors import (
+    CheckpointError,
+    ColonnadeError,
+    ConfigError,
+    LinkError,
+    ManifestError,
+    MessageError,
+    PrivacyError,
+    SealError,
+    TableError,
+    UnreachableError,
+)
+from colonnade.federation.audit import AuditLog
+from colonnade.federation.guest import AlignServer
+from colonnade.federation.host import Host
+from colonnade.federation.listen import Listener
+from colonnade.federation.papers import read_party_paper
+from colonnade.federation.party import Attendance
+from colonnade.federation.talk import answered, say
+from colonnade.federation.terms import digest, labels_of, sign, terms_of
+from colonnade.runtime.letter import Letter
+from colonnade.runtime.party import Party
+from near import Sides, make_sides, spoil_facts, spoil_values
+
+pytest.importorskip("grpc")
+pytest.importorskip("pyarrow")
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sides(tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
+    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
+    yield found
+    found.restart()
+
+
+def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
+    with pytest.raises(kind) as caught:
+        work()
+    said = str(caught.value)
+    assert said.endswith((".", "?")) and "\n" not in said
+    return said
+
+
+def lead(host: Host) -> None:
+    try:
+        host.gather()
+        host.train()
+    finally:
+        host.close()
+
+
+def refused(sides: Sides, error: type[ColonnadeError], **how: Any) -> str:
+    return sentence(error, lambda: lead(sides.host(**how)))
+
+
+@contextmanager
+def no_step_after(seen: list[Any]) -> Iterator[None]:
+    """No optimiser may step once something was spoilt."""
+    stepped: list[Any] = []
+    handle = register_optimizer_step_pre_hook(lambda *_: stepped.append(1) if seen else None)
+    try:
+        yield
+    finally:
+        handle.remove()
+    assert seen and not stepped
+
+
+def test_the_sides_here_finish_a_job_if_nothing_is_wrong(sides: Sides) -> None:
+    lead(sides.host())
+    assert all(guest.ended for guest in sides.guests.values())
+
+
+# Ports, names, certificates, clocks, versions
+
+
+def test_a_port_that_is_taken(sides: Sides) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = taken.getsockname()[1]
+        paper = sides.owner_paper()
+        busy = replace(paper, federation=replace(paper.federation, listen=f"127.0.0.1:{port}"))
+        said = sentence(LinkError, lambda: Host(busy, sides.folder / "run-bank"))
+    assert f"port {port} of 127.0.0.1 cannot be listened at" in said
+
+
+def test_names_that_do_not_resolve(sides: Sides) -> None:
+    sides.write_parties(address="no-such-host.invalid:8443")
+    shop = Attendance(read_party_paper(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
+    assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.attend)
+    paper = sides.owner_paper()
+    away = replace(paper, federation=replace(paper.federation, listen="no-such-host.invalid:0"))
+    assert "does not resolve" in sentence(LinkError, lambda: Host(away, sides.folder / "run-bank"))
+
+
+def test_a_certificate_of_another_party(sides: Sides) -> None:
+    for name in ("cert.pem", "key.pem"):
+        shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / name)
+    path = sides.folder / "shop" / "party.toml"
+    assert "is of 'mill' and [party] has the name 'shop'" in sentence(LinkError, lambda: read_party_paper(path))
+
+
+def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
+    listener = Listener("127.0.0.1:0", sides.owner_paper().keys.credentials, ["shop"])
+    try:
+        sides.write_parties(address=f"127.0.0.1:{listener.port}")
+        mill = Attendance(read_party_paper(sides.folder / "mill" / "party.toml"), sides.folder / "run-mill")
+        assert "the owner expects no party 'mill'" in sentence(LinkError, mill.attend)
+    finally:
+        listener.close()
+
+
+@pytest.mark.parametrize("off", [DAY, -DAY])
+def test_a_clock_off_by_a_day(sides: Sides, off: int) -> None:
+    spoil = spoil_facts("hello", lambda facts: facts.update(time=facts["time"] + off))
+    said = refused(sides, LinkError, spoil={"shop": spoil})
+    assert "the clock of 'shop' is 24.0 hours off the owner's" in said
+
+
+@pytest.mark.parametrize("told", [None, "noon", [1], float("nan")])
+def test_a_clock_that_tells_no_time(sides: Sides, told: Any) -> None:
+    spoil = spoil_facts("hello", lambda facts: facts.update(time=told))
+    assert "the clock of 'shop'" in refused(sides, LinkError, spoil={"shop": spoil})
+
+
+def test_another_version_at_a_party(sides: Sides) -> None:
+    spoil = spoil_facts("hello", lambda facts: facts.update(colonnade="0.0.1"))
+    assert "'shop' runs colonnade 0.0.1" in refused(sides, ManifestError, spoil={"shop": spoil})
+
+
+def test_a_hello_under_another_identity(sides: Sides) -> None:
+    for name in ("identity.key", "identity.pub"):
+        shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / f"other.{name}")
+    sides.owner_paper()
+    shutil.copy(sides.folder / "shop" / "other.identity.key", sides.folder / "shop" / "identity.key")
+    assert "the hello of 'shop'" in refused(sides, SealError)
+
+
+# Terms: a party is driven by itself
+
+
+class Talk:
+    """An owner that says what it likes to one party, rightly signed."""
+
+    def __init__(self, sides: Sides, **job: str) -> None:
+        self.sides, self.paper = sides, sides.owner_paper(**job)
+        self.terms = terms_of(self.paper)
+        self.guest = sides.guests.setdefault("shop", sides.guest("shop"))
+        self.say("hello", {"incarnation": bytes(16).hex()})
+
+    def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
+        return answered(self.guest.serve(say(word, facts)), "shop")
+
+    def sign(self, terms: dict[str, Any]) -> dict[str, Any]:
+        signature = sign(self.paper.keys.identity, "terms", terms).hex()
+        return self.say("terms", {"terms": terms, "signature": signature})
+
+    def refused(self, terms: dict[str, Any], kind: type[ColonnadeError] = ManifestError) -> str:
+        said = sentence(kind, lambda: self.sign(terms))
+        assert self.guest.terms is None and not (self.sides.folder / "run-shop" / "runs.json").exists()
+        return said
+
+
+ALLOWED = [
+    ('methods = ["fdml"]', {}, "method.name 'splitnn'"),
+    ("rounds = 1", {}, "train.rounds 2"),
+    ("minimum = 10", {}, "align.minimum 1"),
+    ("minimum = 10", {"align": "minimum = 9"}, "align.minimum 9"),
+    ("maximum = 10", {}, "align.maximum None"),
+    ("maximum = 10", {"align": "maximum = 11"}, "align.maximum 11"),
+    ("", {"align": 'mode = "plain"'}, "align.mode 'plain'"),
+    ('seals = ["noise"]', {"more": '[[seal]]\nkind = "bits"'}, "seals 'bits'"),
+    ('needs = ["noise"]', {}, "no seal 'noise', which 'shop' needs"),
+    ("epsilon = 1.0", {}, "seals.noise.epsilon 'no noise'"),
+    ("epsilon = 1.0", {"more": '[[seal]]\nkind = "noise"\nepsilon = 2.0'}, "seals.noise.epsilon 2.0"),
+    ("epsilon = 2.0", {"more": '[[seal]]\nkind = "noise"\nepsilon = 2.0\ndelta = 0.5'}, "seals.noise.delta 0.5"),
+]
+
+
+@pytest.mark.parametrize(("allow", "job", "field"), ALLOWED, ids=[one[2] for one in ALLOWED])
+def test_what_a_party_does_not_allow_is_named(sides: Sides, allow: str, job: dict[str, str], field: str) -> None:
+    sides.write_parties(allow)
+    talk = Talk(sides, **job)
+    assert field in talk.refused(talk.terms)
+
+
+def test_more_rounds_or_rows_than_allowed_show_in_the_plan(sides: Sides) -> None:
+    for allow, said in (("rounds = 3", "the plan has 4 rounds, and 'shop' allows 3"), ("rows = 31", "on 32 rows")):
+        sides.write_parties(allow)
+        assert said in refused(sides, ManifestError, train="epochs = 2")
+        sides.restart()
+        shutil.rmtree(sides.folder / "run-bank")
+
+
+def test_one_run_too_many(sides: Sides) -> None:
+    talk = Talk(sides)
+    talk.sign(talk.terms)
+    sides.restart()
+    again = Talk(sides)
+    again.sign(again.terms)  # the same job is no second one
+    sides.restart()
+    other = Talk(sides, train="rounds = 2\nseed = 5")
+    assert "'shop' has signed 1 jobs and allows 1 runs" in sentence(ManifestError, lambda: other.sign(other.terms))
+
+
+def changed(terms: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {**terms, **fields}
+
+
+HOSTILE: list[tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] = [
+    ("protocol", lambda t: changed(t, protocol="colonnade/federation/0"), "protocol 'colonnade/federation/0'"),
+    ("version", lambda t: changed(t, colonnade="9.9"), "colonnade '9.9'"),
+    ("not in it", lambda t: changed(t, parties=[t["parties"][0], t["parties"][2]]), "'shop' is not among the parties"),
+    ("I am the owner", lambda t: changed(t, owner="shop"), "the owner 'shop'"),
+    ("no owner", lambda t: changed(t, parties=t["parties"][1:]), "the owner 'bank'"),
+    ("owner last", lambda t: changed(t, parties=t["parties"][::-1]), "the owner 'bank'"),
+    ("twice", lambda t: changed(t, parties=[*t["parties"], t["parties"][2]]), "twice"),
+    (
+        "one key for two",
+        lambda t: changed(t, parties=[*t["parties"], {**t["parties"][2], "name": "ghost"}]),
+        "a key twice",
+    ),
+    ("glossed over", lambda t: changed(t, learns=["Nobody learns anything."]), "learns"),
+    ("labels", lambda t: changed(t, labels="shown"), 'labels ("hidden" here, "shown" at the owner)'),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), [one[1:] for one in HOSTILE], ids=[one[0] for one in HOSTILE])
+def test_terms_that_are_not_right(sides: Sides, change: Callable[..., dict[str, Any]], said: str) -> None:
+    talk = Talk(sides)
+    assert said in talk.refused(change(talk.terms))
+
+
+@pytest.mark.parametrize("field", ["seals", "method", "train", "align", "parties", "owner"])
+def test_terms_that_lack_something_are_refused_and_the_party_lives(sides: Sides, field: str) -> None:
+    talk = Talk(sides)
+    for value in (None, 7, "x", [7]):
+        without = changed(talk.terms, **{field: value})
+        with pytest.raises(ColonnadeError):
+            talk.sign(without)
+    with pytest.raises(ColonnadeError):
+        talk.sign({name: value for name, value in talk.terms.items() if name != field})
+    assert len(talk.sign(talk.terms)["signature"]) == 128
+
+
+def test_terms_that_the_owner_did_not_sign(sides: Sides) -> None:
+    talk = Talk(sides)
+    forged = {"terms": talk.terms, "signature": sign(talk.guest.paper.keys.identity, "terms", talk.terms).hex()}
+    assert "the owner's terms" in sentence(SealError, lambda: talk.say("terms", forged))
+
+
+def test_another_key_of_a_peer_than_the_party_knows(sides: Sides) -> None:
+    sides.write_parties(more='[peers]\nmill = "../bank/identity.pub"')
+    talk = Talk(sides)
+    assert "another key of 'mill' than 'shop' knows" in talk.refused(talk.terms)
+
+
+def test_a_blinded_sum_needs_a_peer_that_is_known(sides: Sides) -> None:
+    sides.write_parties('needs = ["blind"]')
+    said = sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
+    assert "[peers] names nobody" in said
+
+
+def test_the_owner_cannot_choose_a_party_s_folder(sides: Sides) -> None:
+    talk = Talk(sides)
+    talk.sign(changed(talk.terms, job="../../../outside/"))
+    (folder,) = (one for one in (sides.folder / "run-shop").iterdir() if one.is_dir())
+    assert folder.name == f"_________outside_-{digest(changed(talk.terms, job='../../../outside/')).hex()[:8]}"
+
+
+def test_a_changed_field_stops_the_start_with_the_field_named(sides: Sides) -> None:
+    talk = Talk(sides)
+    talk.sign(talk.terms)
+    other = changed(talk.terms, train={**talk.terms["train"], "rounds": 3})
+    assert "train.rounds (2 here, 3 at the owner)" in sentence(ManifestError, lambda: talk.sign(other))
+    sides.host().close()
+    said = refused(sides, ManifestError, train="rounds = 3")
+    assert "the terms changed since they were signed, in train.rounds (2 here, 3" in said
+
+
+def test_somebody_signed_other_terms(sides: Sides) -> None:
+    other = "00" * 64
+    said = refused(sides, SealError, spoil={"mill": spoil_facts("terms", lambda facts: facts.update(signature=other))})
+    assert "the signature of the terms by 'mill' is not valid" in said
+    talk = Talk(sides)
+    signatures = {"signatures": {"bank": other, "shop": other}}
+    talk.sign(talk.terms)
+    assert "all of ['bank', 'mill', 'shop'] must sign" in sentence(
+        ManifestError, lambda: talk.say("signed", signatures)
+    )
+
+
+def test_methods_that_show_labels_say_so(sides: Sides) -> None:
+    said = sentence(ManifestError, lambda: terms_of(sides.owner_paper("vimadmm")))
+    assert "vimadmm tells the parties values from which they can work out the labels" in said
+    assert "random-labels" in said and "labels = 'shown' in [federation]" in said
+    shown = sides.owner_paper("vimadmm", federation='labels = "shown"')
+    assert labels_of(shown) == "shown" and any("work out the labels" in one for one in terms_of(shown)["learns"])
+    protected = sides.owner_paper("vimadmm", more='[[seal]]\nkind = "random-labels"')
+    assert labels_of(protected) == "protected" and labels_of(sides.owner_paper("splitnn")) == "hidden"
+
+
+@pytest.mark.parametrize("paper", ['address = "x:1"', 'key = "k"', ""])
+def test_an_owner_section_that_lacks_a_key(sides: Sides, paper: str) -> None:
+    (sides.folder / "shop" / "party.toml").write_text(f'[party]\nname="shop"\nfiles="f"\nid="i"\n[owner]\n{paper}\n')
+    assert "[owner]" in sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
+
+
+# Plans
+
+
+def lying(**fields: Callable[[Any], Any]) -> type[Host]:
+    """An owner whose plan is not what its terms come to."""
+
+    class Lying(Host):
+        def _planned(self, *about: Any) -> dict[str, Any]:
+            plan = super()._planned(*about)
+            return {**plan, **{name: change(plan[name]) for name, change in fields.items()}}
+
+    return Lying
+
+
+PLANS: list[tuple[dict[str, Callable[[Any], Any]], str]] = [
+    ({"settings": lambda s: {**s, "rounds": 10**6}}, "settings.rounds (2 here, 1000000 at the owner)"),
+    ({"settings": lambda s: {**s, "batch": 1}}, "settings.batch"),
+    ({"model": lambda m: [{"kind": "mlp", "hidden": []}] * len(m)}, "model"),
+    ({"optimizer": lambda m: [{**m[0], "lr": 99.0}] * len(m)}, "optimizer"),
+    ({"schema": lambda _: {}}, "schema"),
+    ({"tables": lambda t: t[:2]}, "not of the parties bank, shop, mill"),
+    ({"tables": lambda t: [[name, rows + 1, shape] for name, rows, shape in t]}, "which has [32, [3]]"),
+    ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], [10**9]]]}, "[1000000000] of 'mill'"),
+    ({"outputs": lambda _: 10**9}, "1000000000 outputs"),
+    ({"terms": lambda _: "00" * 32}, "a plan of other terms"),
+    ({"settings": lambda _: None}, "'plan' lacks something"),
+]
+
+
+@pytest.mark.parametrize(("fields", "said"), PLANS, ids=[one[1] for one in PLANS])
+def test_a_plan_that_does_not_follow_from_the_terms(sides: Sides, fields: Any, said: str) -> None:
+    assert said in refused(sides, ColonnadeError, kind=lying(**fields))
+
+
+# Rows and files
+
+
+def test_a_file_that_changed_since_it_was_signed(sides: Sides) -> None:
+    def change(request: Letter, reply: Letter) -> Letter:
+        if request.step == "signed":
+            with (sides.folder / "shop" / "table.csv").open("a") as file:
+                file.write("c999,0,0,0\n")
+        return reply
+
+    assert "the files of 'shop' have changed" in refused(sides, TableError, spoil={"shop": change})
+
+
+@pytest.mark.parametrize("edit", [lambda lines: [lines[0], *lines[:0:-1]], lambda lines: lines[:-1]])
+def test_a_file_that_changed_since_its_rows_were_aligned(sides: Sides, edit: Any) -> None:
+    lead(sides.host())
+    sides.restart()
+    path = sides.folder / "shop" / "table.csv"
+    path.write_text("\n".join(edit(path.read_text().splitlines())) + "\n")
+    assert "the files changed since their rows were aligned" in refused(sides, ManifestError)
+
+
+def test_kept_rows_in_another_order(sides: Sides) -> None:
+    lead(sides.host())
+    sides.restart()
+    (path,) = (sides.folder / "run-shop").glob("*/rows.bin")
+    rows = np.frombuffer(path.read_bytes(), "<i8")
+    path.write_bytes(rows[::-1].tobytes())
+    assert "its rows may be others, or in another order" in refused(sides, CheckpointError)
+
+
+def test_rows_in_another_order_do_not_pass_the_proof(sides: Sides) -> None:
+    def permute(request: Letter, reply: Letter) -> Letter:
+        server = sides.guests["shop"].server
+        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and request.step.startswith("keep"):
+            server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
+        return reply
+
+    said = refused(sides, SealError, spoil={"shop": permute})
+    assert "other rows than" in said and "in another order" in said
+
+
+@pytest.mark.parametrize("lie", [{"rows": 31}, {"test": 9}, {"rows": None}])
+def test_a_party_that_lies_about_its_rows(sides: Sides, lie: dict[str, Any]) -> None:
+    said = refused(sides, MessageError, spoil={"shop": spoil_facts("prepare", lambda facts: facts.update(lie))})
+    assert "'shop' has" in said and "and the owner 32 and 8; align again" in said
+
+
+@pytest.mark.parametrize(
+    "lie", [{"shape": [0]}, {"shape": "3"}, {"shape": [10**5, 10**5]}, {"cardinalities": [10**12]}, {"shape": None}]
+)
+def test_a_party_with_impossible_rows(sides: Sides, lie: dict[str, Any]) -> None:
+    said = refused(sides, MessageError, spoil={"shop": spoil_facts("prepare", lambda facts: facts.update(lie))})
+    assert "'shop' has rows of the shape" in said
+
+
+def test_ids_are_compared_so_often_and_no_more(sides: Sides) -> None:
+    sides.write_parties("alignments = 2")
+    talk = Talk(sides)
+    talk.sign(talk.terms)
+    for _ in range(2):
+        talk.say("align", {})
+    assert "compared its ids 2 times" in sentence(PrivacyError, lambda: talk.say("align", {}))
+    sides.restart()
+    again = Talk(sides)
+    again.sign(again.terms)
+    assert "compared its ids 2 times" in sentence(PrivacyError, lambda: again.say("align", {}))
+
+
+# Answers in training
+
+
+def nan_last(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
+    def spoil(request: Letter, reply: Letter) -> Letter:
+        if request.kind != "step" or request.purpose != "train" or not reply.frames:
+            return reply
+        seen.append(request.step)
+        return replace(reply, frames=(bytes(reply.frames[0])[:-4] + np.float32("nan").tobytes(),))
+
+    return spoil
+
+
+def stale(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
+    """In the second round, the reply of the first."""
+    kept: list[Letter] = []
+
+    def spoil(request: Letter, reply: Letter) -> Letter:
+        if request.kind != "step" or request.purpose != "train" or not reply.frames:
+            return reply
+        kept.append(reply)
+        if request.round == 0:
+            return reply
+        seen.append(request.step)
+        return kept[0]
+
+    return spoil
+
+
+WRONG = {
+    "shape": (lambda seen: spoil_values(lambda value: value[:-1], seen), "from 'shop' in step"),
+    "width": (lambda seen: spoil_values(lambda value: value[:, :-1], seen), "was expected"),
+    "kind": (lambda seen: spoil_values(lambda value: value.double(), seen), "float64"),
+    "nan": (nan_last, "finite"),
+    "stale": (stale, "it is stale or forged"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "said"), WRONG.values(), ids=WRONG)
+def test_answers_that_are_wrong_are_named_before_an_optimiser_steps(sides: Sides, spoil: Any, said: str) -> None:
+    seen: list[Any] = []
+    with no_step_after(seen):
+        found = refused(sides, MessageError, spoil={"shop": spoil(seen)})
+    assert said in found and ("shop" in found or "finite" in found)
+
+
+def test_an_owner_that_asks_openly_for_what_was_to_be_summed(sides: Sides) -> None:
+    """Without the schema's word for it a party would answer each by itself; so the schema is worked out there too."""
+
+    def without_sums(schema: dict[str, Any]) -> dict[str, Any]:
+        return {key: form for key, form in schema.items() if "/sum/" not in key}
+
+    blind = '[[seal]]\nkind = "blind"'
+    job = {"method": "fdml", "federation": 'labels = "shown"', "more": blind}
+    assert "schema" in refused(sides, ManifestError, kind=lying(schema=without_sums), **job)
+
+
+def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
+    """Begin again, or let the party die before it was told to keep its state: what was spent stays spent."""
+    job = {"more": '[[seal]]\nkind = "noise"\nsigma = 20.0\nepsilon = 50.0'}
+    lead(sides.host(**job))
+    (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
+    assert isinstance(party, Party)
+    spent = party.channel.end("shop").budget
+    assert spent is not None and spent.spent > 0
+    for states in (sides.folder / "run-shop").glob("*/states"):
+        shutil.rmtree(states)  # as if the owner had never let it keep one
+    sides.restart()
+    shutil.rmtree(sides.folder / "run-bank" / "checkpoints")
+    (sides.folder / "run-bank" / "config.json").unlink()
+    begun: list[int] = []
+
+    def look(request: Letter, reply: Letter) -> Letter:
+        server = sides.guests["shop"].server
+        if request.step == "begin" and isinstance(server, Party):
+            budget = server.channel.end("shop").budget
+            begun.append(0 if budget is None else budget.spent)
+        return reply
+
+    lead(sides.host(spoil={"shop": look}, **job))
+    assert begun == [spent.spent]
+
+
+def test_two_logs_of_one_job_agree(sides: Sides) -> None:
+    from colonnade.federation.verify import compare, verify
+
+    host = sides.host()
+    lead(host)
+    audit = sides.guests["shop"].audit
+    assert isinstance(audit, AuditLog)
+    audit.close()
+    logs = sides.folder / "run-bank" / "audit.jsonl", next((sides.folder / "run-shop").glob("*/audit.jsonl"))
+    assert verify(logs[0], host.paper.keys.identity.public).signed and compare(*logs) == []

@@ -1,0 +1,56 @@
+"""The reference of a federation names every key of both files, every word, and what sides say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from colonnade.federation import papers
+from colonnade.federation.talk import WORDS
+from colonnade.files import PartySection
+from pages import DOCS
+
+PAGE = (DOCS / "federation.md").read_text()
+SECTIONS: dict[str, Any] = {
+    "`[federation]`\n": papers.FederationSection,
+    "`[[party]]`, once": PartySection,
+    "`[owner]`\n": papers.OwnerSection,
+    "`[allow]`:": papers.AllowSection,
+}
+
+
+def table_after(heading: str) -> dict[str, str]:
+    """The next table behind a heading: what stands in its second column, by the keys in the first."""
+    table = re.search(r"(?:^\|.*\n)+", PAGE[PAGE.index(heading) :], re.M)
+    assert table is not None
+    rows = [line.split(" | ") for line in table.group().splitlines()[2:]]
+    return {key: row[1] for row in rows for key in re.findall(r"`(\w+)`", row[0])}
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_every_key_is_explained_and_no_other(heading: str) -> None:
+    assert set(table_after(heading)) == {field.name for field in fields(SECTIONS[heading])}
+
+
+def test_defaults_are_the_true_ones() -> None:
+    told, true = table_after("`[allow]`:"), papers.AllowSection()
+    for name in ("delta", "alignments", "runs", "patience"):
+        assert float(told[name].strip("`")) == getattr(true, name)
+    assert told["align"] == '`["psi"]`' and true.align == ["psi"] and true.needs == []
+    how = papers.FederationSection()
+    told = table_after("`[federation]`\n")
+    assert told["listen"] == f'`"{how.listen}"`' and told["deadline"] == f"`{how.deadline}`"
+    assert told["labels"] == f'`"{how.labels}"`'
+
+
+def test_the_keys_section_is_as_the_owner_s() -> None:
+    said = re.search(r"^`\[keys\]` has (.*), as above", PAGE, re.M)
+    assert said is not None
+    assert set(re.findall(r"`(\w+)`", said.group(1))) == {field.name for field in fields(papers.KeysSection)}
+
+
+def test_every_word_is_explained() -> None:
+    assert set(table_after("## From hello")) >= set(WORDS)
