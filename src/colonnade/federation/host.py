@@ -29,7 +29,7 @@ from colonnade.errors import ColonnadeError, LinkError, ManifestError, MessageEr
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
-from colonnade.federation.lines import TlsLines
+from colonnade.federation.lines import Links, TlsLines
 from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
@@ -56,7 +56,7 @@ class Host:
     """One run of a federation's job, as its owner leads it."""
 
     def __init__(
-        self, paper: OwnerPaper, folder: Path, metrics: Metrics | None = None, listener: Listener | None = None
+        self, paper: OwnerPaper, folder: Path, metrics: Metrics | None = None, listener: Links | None = None
     ) -> None:
         """``listener`` is what parties connect to; by default a port of this machine."""
         self.paper, self.folder, self.name = paper, folder, paper.own.name
@@ -70,7 +70,7 @@ class Host:
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
         self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
-        self.listener = listener or Listener(
+        self.listener: Links = listener or Listener(
             paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
         )
         self.lines = TlsLines(
