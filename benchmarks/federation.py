@@ -276,8 +276,9 @@ def cpu_of(pids: Sequence[int]) -> float:
 def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
     """One run over the federation: CPU between the first and the last round, bytes of the ledger and of the socket."""
     spawn, found = multiprocessing.get_context("spawn"), []
-    host = Host(paper, place)
-    port = host.listener.port if counted is None else relay(host.listener.port, counted)
+    listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
+    host = Host(paper, place, listener=listener)
+    port = listener.port if counted is None else relay(listener.port, counted)
     everybody = [spawn.Process(target=attend, args=(folder, name, port)) for name in paper.others]
     for process in everybody:
         process.start()

@@ -40,6 +40,7 @@ LAYERS = [
     "config watch",
     "jobs",
     "federation",
+    "flare",
     "cli",
     "__main__",
 ]

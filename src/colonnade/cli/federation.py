@@ -112,14 +112,22 @@ def party(
 def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
     """Logs, metrics, signals and the exit code of one side."""
     metrics = Metrics()
-    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
-    try:
+    with ending(metrics):
         log_to(log_format)
         with nullcontext() if metrics_port is None else in_background(MetricsServer(metrics, metrics_port)):
             yield metrics
+
+
+@contextmanager
+def ending(metrics: Metrics | None = None) -> Iterator[None]:
+    """The sentence and the exit code for whatever ends a side."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
+    try:
+        yield
     except (ColonnadeError, KeyboardInterrupt) as error:
         words = str(error) or "interrupted; start it again to go on."
-        metrics.fault(exit_of(error).cause)
+        if metrics is not None:
+            metrics.fault(exit_of(error).cause)
         say("error:" if isinstance(error, ColonnadeError) else "stopped:", words, style="bold red")
         raise typer.Exit(int(exit_of(error))) from None
 

@@ -11,6 +11,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.explain.importance import Importance
 from colonnade.explain.score import check_run
 from colonnade.run import Run
+from colonnade.runtime.cluster import Cluster
 from colonnade.seal import make_seal
 from colonnade.select.participation import best, how_many
 from colonnade.table import Table, check_federation, kept, parties_of
@@ -47,6 +48,8 @@ def summarise(
     rows = kept(tables, chosen)
     here = [names.index(table.name) for table in parties_of(rows)]
     settings = asdict(run.settings)
+    cluster = settings.pop("cluster")
+    settings["runtime"] = settings["runtime"] if cluster is None else Cluster(**cluster)
     if "epochs" in options:
         del settings["rounds"]
     again: dict[str, Any] = {

@@ -30,7 +30,7 @@ from colonnade.errors import ColonnadeError, LinkError, ManifestError, MessageEr
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
-from colonnade.federation.lines import TlsLines
+from colonnade.federation.lines import Links, TlsLines
 from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
@@ -63,7 +63,7 @@ class Host:
         paper: OwnerPaper,
         folder: Path,
         metrics: Metrics | None = None,
-        listener: Listener | None = None,
+        listener: Links | None = None,
         *,
         terms: dict[str, Any] | None = None,
         sheet: Sheet | None = None,
@@ -80,7 +80,7 @@ class Host:
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
         self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
-        self.listener = listener or Listener(
+        self.listener: Links = listener or Listener(
             paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
         )
         self.lines = TlsLines(

@@ -1,14 +1,14 @@
-"""The owner's lines to its parties over mutual TLS: what was asked is asked again after a broken link."""
+"""The owner's lines to its parties, whatever links them: what was asked is asked again after a broken link."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from colonnade.errors import AwayError, Broken
 from colonnade.federation.audit import AuditLog
-from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.status import StatusFile
 from colonnade.federation.talk import Facts, answered, say
@@ -16,6 +16,28 @@ from colonnade.runtime.letter import open_letter
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
+
+
+class Links(Protocol):
+    """What parties connect to: a port as :class:`colonnade.federation.listen.Listener` has it, or something like it."""
+
+    def connection(self, party: str) -> int:
+        """The number of the party's present connection; 0 if it has none."""
+
+    def wait(self, party: str, seconds: float, after: int = 0) -> int:
+        """Wait until the party has a connection with a number above ``after``, and give it."""
+
+    def send(self, party: str, connection: int, data: bytes) -> None:
+        """Hand a message over, and do not wait for it to be gone."""
+
+    def receive(self, party: str, connection: int, seconds: float) -> bytes:
+        """The next message of this connection."""
+
+    def hang_up(self, party: str, reason: str) -> None:
+        """End the party's connection."""
+
+    def close(self) -> None:
+        """Hang up on all."""
 
 
 class TlsLines:
@@ -26,7 +48,7 @@ class TlsLines:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: Links,
         deadline: float,
         audit: AuditLog,
         metrics: Metrics,

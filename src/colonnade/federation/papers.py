@@ -102,9 +102,17 @@ class AllowSection:
 class Keys:
     """One side's keys, read and checked."""
 
-    credentials: Credentials
     identity: Identity
+    certificate: Credentials | None
+    """None where somebody else's TLS carries the letters, as in NVIDIA FLARE."""
     crl: Path | None
+
+    @property
+    def credentials(self) -> Credentials:
+        """The certificate of a side that connects by itself."""
+        if self.certificate is None:
+            raise ConfigError("this paper was read without its certificates; read it with tls=True to connect.")
+        return self.certificate
 
 
 @dataclass(frozen=True)
@@ -136,8 +144,8 @@ class PartyPaper:
     beside: Path
 
 
-def read_owner_paper(path: str | Path) -> OwnerPaper:
-    """The owner's job, every name and type in it checked."""
+def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerPaper:
+    """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
     for name in ("federation", "align", "prepare", "train", "method"):
         check_is_section(sections, name)
@@ -152,20 +160,21 @@ def read_owner_paper(path: str | Path) -> OwnerPaper:
         align=section(AlignSection, "align", sections["align"]),
         prepare=section(PrepareSection, "prepare", sections["prepare"]),
         federation=how,
-        keys=_keys(how, beside),
+        keys=_keys(how, beside, tls=tls),
         beside=beside,
     )
 
 
-def read_party_paper(path: str | Path) -> PartyPaper:
-    """What a party brings and allows, every name and type in it checked."""
+def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
+    """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
     for name in _PARTY:
         check_is_section(sections, name)
     party = section(PartySection, "party", sections["party"])
     if party.label is not None:
         raise ConfigError("[party] has a label, and only the owner of a federation brings one; remove it.")
-    owner = section(OwnerSection, "owner", sections["owner"])
+    nowhere = {} if tls else {"address": ""}  # whoever is reached by others needs no address
+    owner = section(OwnerSection, "owner", nowhere | sections["owner"])
     allow = section(AllowSection, "allow", sections["allow"])
     for what, came, known in (
         ("method in [allow]", allow.methods or (), methods()),
@@ -181,8 +190,8 @@ def read_party_paper(path: str | Path) -> PartyPaper:
             "[allow] needs 'blind' and [peers] names nobody: an owner that invents the others learns our part of every "
             'sum; write the key of one other party at least, as name = "its.pub".'
         )
-    keys = _keys(section(KeysSection, "keys", sections["keys"]), beside)
-    if common_name(keys.credentials.cert) != party.name:
+    keys = _keys(section(KeysSection, "keys", sections["keys"]), beside, tls=tls)
+    if tls and common_name(keys.credentials.cert) != party.name:
         raise LinkError(
             f"the certificate is of '{common_name(keys.credentials.cert)}' and [party] has the name '{party.name}'; "
             "bring the party's own."
@@ -240,9 +249,9 @@ def _path(came: str, beside: Path) -> str | Path:
     return place if place.is_file() else came
 
 
-def _keys(how: FederationSection | KeysSection, beside: Path) -> Keys:
+def _keys(how: FederationSection | KeysSection, beside: Path, *, tls: bool) -> Keys:
     return Keys(
-        credentials=read_credentials(beside / how.cert, beside / how.key, beside / how.ca),
         identity=read_identity(beside / how.identity),
+        certificate=read_credentials(beside / how.cert, beside / how.key, beside / how.ca) if tls else None,
         crl=None if how.crl is None else beside / how.crl,
     )

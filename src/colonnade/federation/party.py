@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from colonnade.errors import AwayError, Broken, ColonnadeError, LinkError
-from colonnade.federation.dial import Dialled, dial
+from colonnade.federation.dial import dial
 from colonnade.federation.guest import Guest
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import PartyPaper
@@ -39,15 +39,34 @@ class Attendance:
                 while not self.guest.ended:
                     self._one_line()
         except ColonnadeError as error:
-            self._stop(str(error))
+            self.stop(str(error))
             raise
         except KeyboardInterrupt:
-            self._stop("it was interrupted.")
+            self.stop("it was interrupted.")
             raise
+        self.finish()
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a letter, however it came here."""
+        self.metrics.received(OWNER, len(request))
+        reply = self.guest.serve(request)
+        self.metrics.sent(OWNER, len(reply))
+        self._tell(open_letter(request))
+        return reply
+
+    def finish(self) -> None:
+        """Note that the job is at its end, and seal the audit log."""
         self.status.state("finished")
         if self.guest.audit is not None:
             self.guest.audit.event("finished")
             self.guest.audit.seal(self.paper.keys.identity)
+            self.guest.audit.close()
+
+    def stop(self, why: str) -> None:
+        """Note that it ends here, before the job does."""
+        self.status.state("stopped", why)
+        if self.guest.audit is not None:
+            self.guest.audit.event("stopped", why=why)
             self.guest.audit.close()
 
     def _one_line(self) -> None:
@@ -61,7 +80,7 @@ class Attendance:
         log.info("connected to the owner at %s", self.paper.address)
         try:
             while not self.guest.ended:
-                self._one_letter(line, patience)
+                line.send(self.answer(line.receive(patience)))
         except Broken as error:
             if error.said:
                 raise _ended(error) from None
@@ -71,14 +90,6 @@ class Attendance:
             time.sleep(PAUSE)
         finally:
             line.close()
-
-    def _one_letter(self, line: Dialled, patience: float) -> None:
-        request = line.receive(patience)
-        self.metrics.received(OWNER, len(request))
-        reply = self.guest.serve(request)
-        line.send(reply)
-        self.metrics.sent(OWNER, len(reply))
-        self._tell(open_letter(request))
 
     def _tell(self, letter: Letter) -> None:
         """What this letter changed, for who watches."""
@@ -97,12 +108,6 @@ class Attendance:
         if (self.status.status.job, self.status.status.rounds) != (job, rounds):
             self.status = StatusFile(self.status.path.parent, self.paper.party.name, job, rounds, [OWNER])
             self.status.connected(OWNER)
-
-    def _stop(self, why: str) -> None:
-        self.status.state("stopped", why)
-        if self.guest.audit is not None:
-            self.guest.audit.event("stopped", why=why)
-            self.guest.audit.close()
 
 
 def _ended(error: Broken) -> ColonnadeError:

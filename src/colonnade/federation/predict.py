@@ -19,7 +19,7 @@ from colonnade.errors import ConfigError
 from colonnade.federation.agreed import new_sheet, preparation_in
 from colonnade.federation.desk import Desk
 from colonnade.federation.host import Host
-from colonnade.federation.listen import Listener
+from colonnade.federation.lines import Links
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
 from colonnade.federation.terms import digest, learns, terms_of
@@ -46,7 +46,7 @@ class Prediction(Host):
         folder: Path,
         files: Sequence[str],
         metrics: Metrics | None = None,
-        listener: Listener | None = None,
+        listener: Links | None = None,
     ) -> None:
         if any(one.kind == "noise" for one in paper.job.seals):
             raise ConfigError(

@@ -1,0 +1,197 @@
+"""On NVIDIA FLARE as in one process: the same history, parameters and ledger; a site that dies; what our link costs.
+
+    python -m benchmarks.flare [--rounds 60] [--folder DIR]
+
+Needs nvflare. FLARE runs in its proof-of-concept mode: a server and four sites, provisioned and in processes of their
+own on this machine, over mutual TLS. The same job is done by ``colonnade flare``, once undisturbed and once with a site
+that is killed in the middle and started again, and by ``colonnade train`` in one process. Then a round of 0.08 MB down
+and 0.23 MB up to and from every site is timed, over our link and over FLARE's bare call, in turns of ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from benchmarks.poc import ADMIN, SERVER, Poc
+from benchmarks.table import show
+from colonnade.config import read_job
+from colonnade.federation.keys import make_keys
+from colonnade.jobs import train_job
+
+SITES = ("shop", "clinic", "insurer", "mill")
+ROOT = Path(__file__).parent.parent
+TRAIN = '[train]\nmethod = "vimadmm"\nepochs = {epochs}\nbatch = 32\nseed = 3\n'
+JOBS = {"calm": "undisturbed", "struck": "a site killed", "hurt": "a site's job process killed"}
+HERE = [ROOT / "src", ROOT]
+SPEED = ("benchmarks.flare_speed.Timer", "benchmarks.flare_speed.Echo")
+
+
+def write_sides(folder: Path, jobs: Sequence[str], *, epochs: int = 10, deadline: int = 120) -> None:
+    """Every side's table, keys and paper, and the same job for one process."""
+    make_keys(folder, ["localhost"], SITES)
+    drawn = np.random.default_rng(0)
+    columns, weights = drawn.normal(size=(600, 15)), drawn.normal(size=15)
+    labels = (columns @ weights > 0).astype(int)
+    for number, name in enumerate(("owner", *SITES)):
+        rows = drawn.permutation(600)[: 600 - 10 * number]
+        with (folder / name / "rows.csv").open("w", newline="") as file:
+            out = csv.writer(file)
+            out.writerow(["id", *(f"{name}{k}" for k in range(3)), *(["churn"] if number == 0 else [])])
+            for row in rows:
+                cells = [f"{value:.4f}" for value in columns[row, 3 * number : 3 * number + 3]]
+                out.writerow([f"c{row:05d}", *cells, *([labels[row]] if number == 0 else [])])
+    own = '[[party]]\nname = "bank"\nfiles = "{}"\nid = "id"\nlabel = "churn"\n'
+    keys = "".join(f'[[party]]\nname = "{name}"\nkey = "../{name}/identity.pub"\n' for name in SITES)
+    files = "".join(f'[[party]]\nname = "{name}"\nfiles = "{name}/rows.csv"\nid = "id"\n' for name in SITES)
+    train = TRAIN.format(epochs=epochs)
+    for job in jobs:
+        head = f'[federation]\ndeadline = {deadline}\nlabels = "shown"\n'
+        (folder / "owner" / f"{job}.toml").write_text(head + own.format("rows.csv") + keys + train)
+    (folder / "alone.toml").write_text(own.format("owner/rows.csv") + files + train + 'runtime = "loop"\n')
+    for name in SITES:
+        (folder / name / "party.toml").write_text(
+            f'[party]\nname = "{name}"\nfiles = "rows.csv"\nid = "id"\n'
+            '[owner]\nkey = "../owner/identity.pub"\n[allow]\nruns = 9\n'
+        )
+
+
+def set_up(folder: Path, jobs: Sequence[str]) -> Poc:
+    """What the operators of all sides do before the first job."""
+    poc = Poc(folder / "flare", SITES, HERE)
+    poc.prepare()
+    for name in (SERVER, *SITES):
+        poc.allow(name, *SPEED)
+    for job in jobs:
+        poc.place(SERVER, folder / "owner" / f"{job}.toml")
+    for name in SITES:
+        poc.place(name, folder / name / "party.toml")
+    return poc
+
+
+def submit(poc: Poc, folder: Path, job: str) -> subprocess.Popen[bytes]:
+    """``colonnade flare`` in a process of its own."""
+    paper, results = folder / "owner" / f"{job}.toml", folder / f"results-{job}"
+    command = [
+        sys.executable,
+        "-c",
+        "from colonnade.cli import main; main()",
+        "flare",
+        str(paper),
+        "--submit",
+        str(poc.kit(ADMIN)),
+    ]
+    with (folder / f"{job}.log").open("wb") as log:
+        return subprocess.Popen([*command, "--folder", str(results), "--json"], env=poc.env, stdout=log, stderr=log)
+
+
+def wait_for_training(poc: Poc, job: str, checkpoints: int = 2) -> None:
+    """Wait until the job has so many checkpoints."""
+    while len(list(poc.kit(SERVER).glob(f"colonnade/{job}-*/checkpoints/[0-9]*/manifest.json"))) < checkpoints:
+        time.sleep(0.05)
+
+
+def states(poc: Poc, job: str) -> dict[str, dict[str, Any]]:
+    """The newest state of every side, each from that side's own folder."""
+    owner = poc.wait_for(f"{SERVER}/colonnade/{job}-*", 1.0)
+    newest = max((owner / "checkpoints").glob("[0-9]*"))
+    found = {"owner": load_file(newest / "owner.safetensors"), "bank": load_file(newest / "party-000.safetensors")}
+    for number, name in enumerate(SITES, start=1):
+        kept = int(load_file(newest / f"party-{number:03d}.safetensors")["kept"][0])
+        folder = poc.kit(name) / "colonnade" / owner.name / "states" / f"{kept:08d}"
+        found[name] = load_file(max(folder.glob("[0-9]*")) / "party.safetensors")
+    return found
+
+
+def states_alone(folder: Path) -> dict[str, dict[str, Any]]:
+    """The same of a run in one process."""
+    newest = max((folder / "checkpoints").glob("[0-9]*"))
+    names = ["bank", *SITES]
+    parties = {name: load_file(newest / f"party-{k:03d}.safetensors") for k, name in enumerate(names)}
+    return {"owner": load_file(newest / "owner.safetensors"), **parties}
+
+
+def differing(one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]) -> list[str]:
+    """The names of all values that are not the same, bit for bit."""
+    found = []
+    for side in one.keys() | other.keys():
+        mine, theirs = one.get(side, {}), other.get(side, {})
+        found += [
+            f"{side}/{name}"
+            for name in mine.keys() | theirs.keys()
+            if name not in mine or name not in theirs or mine[name].tobytes() != theirs[name].tobytes()
+        ]
+    return sorted(found)
+
+
+def history(folder: Path) -> list[dict[str, str]]:
+    """A run's history but for its clock."""
+    with (folder / "history.csv").open() as file:
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
+
+
+def report(poc: Poc, folder: Path, job: str) -> str:
+    """Whether a job came to what one process came to."""
+    alone, results = folder / "alone", folder / f"results-{job}"
+    same = {
+        "history": history(alone) == history(results),
+        "ledger": (alone / "ledger.csv").read_text() == (results / "ledger.csv").read_text(),
+        "parameters": not differing(states_alone(alone), states(poc, job)),
+    }
+    return ", ".join(f"{what} {'equal' if is_same else 'DIFFERENT'}" for what, is_same in same.items())
+
+
+def agree(poc: Poc, folder: Path) -> list[list[str]]:
+    """An undisturbed run, one in which a site dies, and one in which only the job's process at a site does."""
+    rows = []
+    for job, words in JOBS.items():
+        began = time.monotonic()
+        following = submit(poc, folder, job)
+        if job != "calm":
+            wait_for_training(poc, job)
+        if job == "struck":
+            poc.kill("clinic")
+            time.sleep(3.0)
+            poc.start("clinic")
+        elif job == "hurt":
+            poc.kill_jobs("clinic")
+        following.wait(900)
+        rows.append([words, f"{time.monotonic() - began:.0f}", report(poc, folder, job)])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--folder", type=Path)
+    options = parser.parse_args()
+    os.nice(5)
+    with TemporaryDirectory() as draft:
+        folder = options.folder or Path(draft)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_sides(folder, tuple(JOBS))
+        train_job(read_job(folder / "alone.toml"), folder / "alone")
+        poc = set_up(folder, tuple(JOBS))
+        from benchmarks.flare_speed import timed
+
+        with poc.running():
+            show("The same job on FLARE", ["job", "seconds", "against one process"], agree(poc, folder))
+            ours, bare = timed(poc, folder, options.rounds)
+        show("A round of four sites", ["over", "ms"], [["our link", f"{ours:.1f}"], ["bare call", f"{bare:.1f}"]])
+        print(json.dumps({"ratio": round(ours / bare, 3)}))
+
+
+if __name__ == "__main__":
+    main()

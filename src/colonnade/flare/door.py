@@ -1,0 +1,56 @@
+"""A site's end of its link to the owner: it says that it is there, and answers one letter at a time.
+
+Four messages, none of which FLARE answers. Whoever sends one is only who it *says* it is, so every message brings along
+what nobody but its true sender has been told::
+
+    knock    to the site    nonce                       a fresh number
+    here     to the owner   nonce, key, last, done      the knock's number, and the key of this very process
+    ask      to the site    nonce, key, letter          a fresh number, and the key that the site gave
+    answer   to the owner   nonce, letter               the asking's number
+
+``last`` and ``done`` are the numbers of the letter that came last and of the one that was answered last. By these the
+owner knows whether a letter was lost on its way, and does not wait for it in vain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from threading import Lock
+
+from colonnade.errors import ColonnadeError, LinkError
+from colonnade.runtime.letter import open_letter, write_letter
+from colonnade.runtime.server import refusal
+
+KNOCK, HERE, ASK, ANSWER = (f"colonnade.{name}" for name in ("knock", "here", "ask", "answer"))
+TO_SITE, TO_OWNER = (KNOCK, ASK), (HERE, ANSWER)
+Fields = dict[str, bytes]
+
+
+class Door:
+    """One process of a site, which serves letters with ``serve``."""
+
+    def __init__(self, serve: Callable[[bytes], bytes]) -> None:
+        self._serve, self._key, self._busy = serve, os.urandom(16), Lock()
+        self._last = self._done = b""
+
+    def knocked(self, fields: Fields) -> Fields:
+        """What to say to a knock; at once, whatever else is being done."""
+        return {"nonce": fields.get("nonce", b""), "key": self._key, "last": self._last, "done": self._done}
+
+    def asked(self, fields: Fields) -> Fields | None:
+        """The answer to a letter, after all before it; none to somebody who does not know the key."""
+        if fields.get("key") != self._key:
+            return None
+        self._last = nonce = fields["nonce"]
+        with self._busy:
+            answer = {"nonce": nonce, "letter": self._serve(fields["letter"])}
+        self._done = nonce
+        return answer
+
+
+def refuse(request: bytes, name: str, error: Exception) -> bytes:
+    """A letter that tells the owner why another was not answered."""
+    if not isinstance(error, ColonnadeError):
+        error = LinkError(f"'{name}' failed: {type(error).__name__}: {error}; see the log of its site.")
+    return write_letter(open_letter(request).reply("refusal", name, refusal(error, name)))

@@ -1,0 +1,89 @@
+"""What a FLARE site runs in a job's process: one party. Needs nvflare; FLARE imports it by name."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.shareable import Shareable, make_reply
+
+from colonnade.errors import ColonnadeError, ConfigError
+from colonnade.federation.papers import PartyPaper, read_party_paper
+from colonnade.federation.party import Attendance
+from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, refuse
+from colonnade.flare.wire import OK, fields_in, shareable_of
+from colonnade.runtime import threads
+
+log = logging.getLogger(__name__)
+
+
+class Site(Executor):  # type: ignore[misc]  # nvflare has no types
+    """Serves what the site's operator allows in ``local/colonnade/party.toml``; a job can name no other file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._name, self._local, self._folder = "", Path(), Path()
+        self._attendance: Attendance | None = None
+        self._door = Door(self._serve)
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Open the door when the run starts, and note it if it ends before the job does."""
+        if event_type == EventType.START_RUN:
+            engine = fl_ctx.get_engine()
+            workspace = engine.get_workspace()
+            self._name = fl_ctx.get_identity_name()
+            self._local, root = Path(workspace.get_site_config_dir()), Path(workspace.get_root_dir())
+            self._folder = root / "colonnade"
+            engine.register_aux_message_handler(KNOCK, self._knocked)
+            engine.register_aux_message_handler(ASK, self._asked)
+        elif event_type == EventType.END_RUN and self._attendance is not None and not self._attendance.guest.ended:
+            self._attendance.stop("FLARE ended the job.")
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
+        """No task is ever given; FLARE wants an executor that could take one."""
+        return make_reply(ReturnCode.TASK_UNKNOWN)
+
+    def _knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
+        here = shareable_of(self._door.knocked(fields_in(request)))
+        fl_ctx.get_engine().fire_and_forget_aux_request(HERE, here, fl_ctx, optional=True)
+        return make_reply(OK)
+
+    def _asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
+        answer = self._door.asked(fields_in(request))
+        if answer is not None:
+            fl_ctx.get_engine().fire_and_forget_aux_request(ANSWER, shareable_of(answer), fl_ctx)
+        return make_reply(OK)
+
+    def _serve(self, request: bytes) -> bytes:
+        """The reply to a letter; whatever goes wrong here is told in one, since FLARE would tell nobody."""
+        try:
+            with threads(1):
+                if self._attendance is None:
+                    self._attendance = Attendance(paper_of(self._local, self._name), self._folder)
+                reply = self._attendance.answer(request)
+                if self._attendance.guest.ended:
+                    self._attendance.finish()
+            return reply
+        except ColonnadeError as error:
+            log.warning("refused: %s", error)
+            return refuse(request, self._name, error)
+        except Exception as error:
+            log.exception("a letter could not be answered")
+            return refuse(request, self._name, error)
+
+
+def paper_of(local: Path, site: str) -> PartyPaper:
+    """What the site's operator allows."""
+    place = local / "colonnade" / "party.toml"
+    if not place.is_file():
+        raise ConfigError(f"'{site}' has no {place}; its operator puts its PARTY.toml there, or a link to it.")
+    paper = read_party_paper(place.resolve(), tls=False)
+    if paper.party.name != site:
+        raise ConfigError(
+            f"'{site}' is the site of a party that is named '{paper.party.name}' in its PARTY.toml; name it '{site}'."
+        )
+    return paper

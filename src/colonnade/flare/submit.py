@@ -1,0 +1,138 @@
+"""Submit a job to FLARE and follow it; one that a fault ended is started again, and goes on from its checkpoints.
+
+FLARE never starts a job's process at a site a second time. So the owner ends the job when a site is gone, and here we
+wait for the site to be back and let FLARE clone the job: all sides find their checkpoints where they left them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from colonnade.errors import AwayError, ColonnadeError, ConfigError, LinkError
+from colonnade.federation.keys import common_name
+from colonnade.flare.job import check_installed
+from colonnade.flare.outcome import Outcome, copy_results, read_outcome
+
+log = logging.getLogger(__name__)
+LOOK = 1.0  # seconds between two questions to the server
+TRIES = 3  # how often a job may be started again without having come any further
+_WAITING, _ENDED, _ABORTED = ("SUBMITTED", "APPROVED"), "FINISHED:", "FINISHED:ABORTED"
+
+
+@contextmanager
+def session(kit: Path) -> Iterator[Any]:
+    """A session of FLARE's admin interface, as the user whose startup kit it is."""
+    check_installed()
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    certificate = kit / "startup" / "client.crt"
+    if not certificate.is_file():
+        raise ConfigError(f"{kit} is no startup kit of a FLARE user: it has no startup/client.crt.")
+    try:
+        found = new_secure_session(username=common_name(certificate.read_bytes()), startup_kit_location=str(kit))
+    except Exception as error:
+        raise LinkError(f"the FLARE server does not let us in: {_words(error)}; is it running?") from None
+    try:
+        yield found
+    except ColonnadeError:
+        raise
+    except Exception as error:
+        raise LinkError(f"the FLARE server refused: {_words(error)}") from None
+    finally:
+        found.close()  # its threads would keep the process alive
+
+
+class Submission:
+    """One job at a FLARE server, over as many clones as it takes."""
+
+    def __init__(self, flare: Any, sites: Sequence[str], deadline: float, say: Callable[[str], None]) -> None:
+        self.flare, self.sites, self.deadline, self.say = flare, list(sites), deadline, say
+
+    def follow(self, job: Path, results: Path) -> Outcome:
+        """Submit the job folder ``job``, wait for its end, and put its results into the folder ``results``."""
+        self.wait_for_sites()
+        number = self.flare.submit_job(str(job))
+        self.say(f"FLARE has it as job {number}")
+        reached, tries = -1, 0
+        while True:
+            outcome = self._end_of(number, results, cloned=reached >= 0)
+            if outcome.state == "finished":
+                return outcome
+            tries = 0 if outcome.round > reached else tries + 1
+            if not outcome.can_go_on or tries >= TRIES:
+                raise outcome.failure()
+            reached = max(reached, outcome.round)
+            self.say(f"{outcome.error} Waiting for all sites, to go on from the newest checkpoint.")
+            self.wait_for_sites(anew=True)
+            number = self.flare.clone_job(number)
+            self.say(f"FLARE has it again as job {number}")
+
+    def wait_for_sites(self, *, anew: bool = False) -> None:
+        """Wait until all sites are connected; ``anew``: and were heard of since, as a dead one is listed for long."""
+        until, before = time.monotonic() + self.deadline, self._heard_of() if anew else {}
+        while True:
+            now = self._heard_of()
+            missing = [site for site in self.sites if site not in now or now[site] == before.get(site)]
+            if not missing:
+                return
+            if time.monotonic() > until:
+                who = "', '".join(missing)
+                raise AwayError(
+                    f"no site '{who}' was connected to FLARE within {self.deadline:g} s; start it, or give the party "
+                    "the name of its site.",
+                    missing[0],
+                )
+            time.sleep(LOOK)
+
+    def _heard_of(self) -> dict[str, Any]:
+        """When the server heard of each site last."""
+        return {one.name: one.last_connect_time for one in self.flare.get_connected_client_list()}
+
+    def _end_of(self, number: str, results: Path, *, cloned: bool) -> Outcome:
+        """Wait for the end of one of FLARE's jobs, and for what the owner says of it."""
+        try:
+            status = self._last_status(number)
+        except BaseException:
+            with suppress(Exception):  # it may have ended by itself
+                self.flare.abort_job(number)  # nobody would follow it any more
+            raise
+        outcome = self._fetch(number, results)
+        if outcome is None:
+            why = (
+                f"FLARE could not start job {number} ({status}{self._details(number)}); see docs/flare.md, Setting up."
+            )
+            return Outcome("away" if cloned else "stopped", -1, why, "LinkError")
+        if outcome.state == "running" and status == _ABORTED:
+            why = f"job {number} was aborted in FLARE: by somebody, or by a site that does not allow our class"
+            return Outcome("stopped", outcome.round, f"{why}; submit it again to go on.", "LinkError")
+        if outcome.state == "running":
+            return Outcome("running", outcome.round, f"FLARE ended job {number} ({status}).", "LinkError")
+        return outcome
+
+    def _last_status(self, number: str) -> str:
+        began = time.monotonic()
+        while not (status := str(self.flare.get_job_status(number))).startswith(_ENDED):
+            if status in _WAITING and time.monotonic() - began > self.deadline:
+                raise AwayError(f"FLARE did not start job {number} within {self.deadline:g} s; are all sites there?")
+            time.sleep(LOOK)
+        return status
+
+    def _fetch(self, number: str, results: Path) -> Outcome | None:
+        with TemporaryDirectory() as draft:
+            found = Path(self.flare.download_job_result(number, draft)) / "workspace"
+            copy_results(found, results)
+            return read_outcome(found)
+
+    def _details(self, number: str) -> str:
+        details = self.flare.get_job_meta(number).get("job_deploy_detail") or []
+        return "".join(f"; {one}" for one in details if not str(one).endswith("OK"))
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,388 @@
+"""NVIDIA FLARE: both ends of a link over messages that get lost, forged and silent; then FLARE itself, where it is.
+
+The first part needs no nvflare. The second provisions a server and four sites (proof-of-concept mode) and runs
+``colonnade flare`` against them, in real processes over mutual TLS.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from typer.testing import CliRunner
+
+from colonnade.cli import app
+from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, LinkError
+from colonnade.federation.keys import make_keys
+from colonnade.federation.papers import read_owner_paper, read_party_paper
+from colonnade.federation.talk import say
+from colonnade.flare import listen as listening
+from colonnade.flare import submit as submitting
+from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, refuse
+from colonnade.flare.listen import FlareListener
+from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
+from colonnade.flare.submit import Submission
+from colonnade.runtime.letter import open_letter
+from colonnade.runtime.server import refused
+
+needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
+
+
+# Links over FLARE's one-way messages
+
+
+class Post:
+    """Carries messages between a listener and doors in threads; ``loses`` says which never arrive."""
+
+    def __init__(self, **doors: Door) -> None:
+        self.doors, self.loses = doors, lambda site, topic: False
+        self.seen: list[tuple[str, str, Fields]] = []
+        self.stopped = Event()
+        self.listener = FlareListener(list(doors), self.fire, self.stopped.is_set)
+
+    def fire(self, site: str, topic: str, fields: Fields) -> None:
+        self.seen.append((site, topic, fields))
+        if not self.loses(site, topic):
+            Thread(target=self.carry, args=(site, topic, fields), daemon=True).start()
+
+    def carry(self, site: str, topic: str, fields: Fields) -> None:
+        door, back = self.doors[site], HERE if topic == KNOCK else ANSWER
+        answer = door.knocked(fields) if topic == KNOCK else door.asked(fields)
+        if answer is not None and not self.loses(site, back):
+            self.listener.heard(back, answer)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"LOOK": 0.02, "CALL": 0.01, "DOUBT": 0.05, "SILENT": 0.4}.items():
+        monkeypatch.setattr(listening, name, seconds)
+    monkeypatch.setattr(submitting, "LOOK", 0.0)
+
+
+def once(topic: str) -> Callable[[str, str], bool]:
+    """Loses the first message of a kind."""
+    left = [topic]
+
+    def loses(site: str, which: str) -> bool:
+        return bool(left) and which == topic and left.pop() == topic
+
+    return loses
+
+
+def test_a_letter_and_its_answer() -> None:
+    post = Post(bank=Door(lambda raw: b"bank " + raw), shop=Door(lambda raw: b"shop " + raw))
+    for name in ("bank", "shop"):
+        number = post.listener.wait(name, 5.0)
+        assert number == post.listener.connection(name) == 1
+        post.listener.send(name, number, b"hears")
+        assert post.listener.receive(name, number, 5.0) == f"{name} hears".encode()
+
+
+@pytest.mark.parametrize("lost", [ASK, ANSWER])
+def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None:
+    served: list[bytes] = []
+    post = Post(shop=Door(lambda raw: served.append(raw) or raw))
+    number = post.listener.wait("shop", 5.0)
+    post.loses = once(lost)
+    post.listener.send("shop", number, b"one")
+    with pytest.raises(Broken, match="the link to 'shop' broke: a letter was lost on its way"):
+        post.listener.receive("shop", number, 30.0)
+    assert len(served) == (lost == ANSWER)
+    again = post.listener.wait("shop", 5.0, after=number)
+    assert again == number + 1
+    post.listener.send("shop", again, b"one")
+    assert post.listener.receive("shop", again, 5.0) == b"one"
+
+
+def test_knocks_that_are_lost_are_repeated() -> None:
+    post = Post(shop=Door(bytes))
+    post.loses = once(KNOCK)
+    assert post.listener.wait("shop", 5.0) == 1
+
+
+def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None:
+    go_on = Event()
+    post = Post(shop=Door(lambda raw: raw if go_on.wait(10) else b""))
+    number = post.listener.wait("shop", 5.0)
+    post.listener.send("shop", number, b"slow")
+    with pytest.raises(AwayError, match="'shop' sent nothing for 1 s"):  # longer than SILENT, so it was not given up
+        post.listener.receive("shop", number, 1.0)
+    go_on.set()
+    assert post.listener.receive("shop", number, 5.0) == b"slow"
+
+
+def test_a_silent_site_is_away_long_before_the_deadline() -> None:
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.loses = lambda site, topic: True
+    post.listener.send("shop", number, b"?")
+    began = time.monotonic()
+    with pytest.raises(AwayError, match="'shop' has not answered FLARE for") as caught:
+        post.listener.receive("shop", number, 60.0)
+    post.listener.hang_up("shop", "away")
+    with pytest.raises(AwayError, match="start its site again"):
+        post.listener.wait("shop", 60.0, after=number)
+    assert caught.value.party == "shop" and time.monotonic() - began < 20
+
+
+def test_another_process_at_a_site_is_another_connection() -> None:
+    post = Post(shop=Door(bytes))
+    first = post.listener.wait("shop", 5.0)
+    post.doors["shop"] = Door(bytes)
+    post.listener.send("shop", first, b"?")  # the new process does not know the key
+    with pytest.raises(Broken, match="another process of it took its place"):
+        post.listener.receive("shop", first, 30.0)
+    assert post.listener.wait("shop", 5.0, after=first) == first + 1
+    with pytest.raises(Broken, match="took its place"):
+        post.listener.send("shop", first, b"?")
+
+
+def test_nobody_speaks_for_a_site_without_what_it_was_told() -> None:
+    """FLARE lets any site send in another's name; the owner takes only what answers its own fresh numbers."""
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.loses = lambda site, topic: topic in (ASK, KNOCK)
+    post.listener.send("shop", number, b"?")
+    for forged in ({"nonce": b"", "letter": b"x"}, {"nonce": bytes(16), "letter": b"x"}, {"letter": b"x"}):
+        post.listener.heard(ANSWER, forged)
+    for forged in ({"nonce": bytes(16), "key": b"mine"}, {"key": b"mine"}, {}):
+        post.listener.heard(HERE, forged)
+    assert post.listener.connection("shop") == number
+    with pytest.raises(AwayError):
+        post.listener.receive("shop", number, 0.1)
+
+
+def test_a_site_answers_only_who_knows_its_key() -> None:
+    served: list[bytes] = []
+    door = Door(lambda raw: served.append(raw) or raw)
+    key = door.knocked({"nonce": b"n"})["key"]
+    assert door.asked({"nonce": b"n", "key": bytes(16), "letter": b"x"}) is None
+    assert door.asked({"nonce": b"n", "letter": b"x"}) is None
+    assert served == []
+    assert door.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
+
+
+def test_a_job_that_flare_ends_is_left_at_once() -> None:
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.stopped.set()
+    with pytest.raises(LinkError, match="FLARE ended the job"):
+        post.listener.receive("shop", number, 60.0)
+    with pytest.raises(LinkError, match="FLARE ended the job"):
+        post.listener.wait("shop", 60.0, after=number)
+
+
+def test_there_is_no_link_to_strangers() -> None:
+    post = Post(shop=Door(bytes))
+    with pytest.raises(LinkError, match="no site 'mill' in this job; there are shop"):
+        post.listener.connection("mill")
+
+
+@pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), KeyError("rows")])
+def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
+    letter = open_letter(refuse(say("hello", {}), "shop", error))
+    told = refused(letter, "shop")
+    assert letter.sender == "shop"
+    if isinstance(error, ColonnadeError):
+        assert (type(told), str(told)) == (type(error), str(error))
+    else:
+        assert isinstance(told, LinkError) and "'shop' failed: KeyError: 'rows'" in str(told)
+
+
+# Papers without certificates
+
+
+def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
+    make_keys(tmp_path, ["localhost"], ["shop"])
+    for name in ("cert.pem", "key.pem", "ca.pem"):
+        (tmp_path / "shop" / name).unlink()
+        (tmp_path / "owner" / name).unlink()
+    (tmp_path / "shop" / "p.toml").write_text(
+        '[party]\nname = "shop"\nfiles = "a.csv"\nid = "id"\n[owner]\nkey = "../owner/identity.pub"\n'
+    )
+    paper = read_party_paper(tmp_path / "shop" / "p.toml", tls=False)
+    assert paper.party.name == "shop"
+    with pytest.raises(ConfigError, match="without its certificates"):
+        _ = paper.keys.credentials
+    with pytest.raises(ConfigError, match="no address"):
+        read_party_paper(tmp_path / "shop" / "p.toml")
+    (tmp_path / "owner" / "job.toml").write_text(
+        '[[party]]\nname = "bank"\nfiles = "a.csv"\nid = "id"\nlabel = "y"\n'
+        '[[party]]\nname = "shop"\nkey = "../shop/identity.pub"\n[train]\nmethod = "splitnn"\nrounds = 2\n'
+    )
+    assert list(read_owner_paper(tmp_path / "owner" / "job.toml", tls=False).others) == ["shop"]
+    with pytest.raises(LinkError, match=r"cert\.pem"):
+        read_owner_paper(tmp_path / "owner" / "job.toml")
+
+
+# Following a job
+
+
+class FakeServer:
+    """FLARE's admin interface, as far as :class:`Submission` uses it: each job ends as the script says."""
+
+    def __init__(self, folder: Path, *script: Outcome | None, sites: tuple[str, ...] = ("shop",)) -> None:
+        self.folder, self.script, self.sites = folder, list(script), sites
+        self.cloned = self.asked = 0
+        self.status = "FINISHED:EXECUTION_EXCEPTION"
+
+    def get_connected_client_list(self) -> list[object]:
+        self.asked += 1
+        return [type("Client", (), {"name": name, "last_connect_time": self.asked}) for name in self.sites]
+
+    def submit_job(self, path: str) -> str:
+        return "0"
+
+    def clone_job(self, number: str) -> str:
+        self.cloned += 1
+        return str(self.cloned)
+
+    def get_job_status(self, number: str) -> str:
+        return self.status
+
+    def get_job_meta(self, number: str) -> dict[str, object]:
+        return {"job_deploy_detail": ["server: OK", "shop: class not allowed"]}
+
+    def download_job_result(self, number: str, to: str) -> str:
+        place = self.folder / number / "workspace"
+        place.mkdir(parents=True)
+        (place / "history.csv").write_text(number)
+        if (outcome := self.script[int(number)]) is not None:
+            outcome.write(place)
+        return str(place.parent)
+
+
+def follow(server: FakeServer, folder: Path, deadline: float = 5.0) -> Outcome:
+    return Submission(server, ["shop"], deadline, lambda sentence: None).follow(folder / "job", folder / "results")
+
+
+def test_a_job_that_a_fault_ended_is_cloned_until_it_is_finished(tmp_path: Path) -> None:
+    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
+    server = FakeServer(tmp_path, away, Outcome("running", 20), None, Outcome("finished", 20, result={"rounds": 30}))
+    assert follow(server, tmp_path).result == {"rounds": 30}
+    assert server.cloned == 3
+    assert (tmp_path / "results" / "history.csv").read_text() == "3"
+
+
+def test_a_job_that_never_comes_further_is_given_up(tmp_path: Path) -> None:
+    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
+    server = FakeServer(tmp_path, *[away] * 9)
+    with pytest.raises(AwayError, match="'shop' is away") as caught:
+        follow(server, tmp_path)
+    assert caught.value.party == "shop" and server.cloned == submitting.TRIES
+
+
+def test_what_nobody_agreed_to_is_not_tried_again(tmp_path: Path) -> None:
+    server = FakeServer(tmp_path, stopped_by(ConfigError("'shop' has no party.toml; put it there."), 0))
+    with pytest.raises(ConfigError, match=r"has no party\.toml"):
+        follow(server, tmp_path)
+    assert server.cloned == 0
+
+
+def test_a_job_that_somebody_aborted_is_not_started_again(tmp_path: Path) -> None:
+    server = FakeServer(tmp_path, Outcome("running", 10))
+    server.status = "FINISHED:ABORTED"
+    with pytest.raises(LinkError, match="was aborted in FLARE"):
+        follow(server, tmp_path)
+    assert server.cloned == 0
+
+
+def test_a_job_that_flare_cannot_start_is_told_with_flares_words(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match=r"could not start job 0 .*shop: class not allowed"):
+        follow(FakeServer(tmp_path, None), tmp_path)
+
+
+def test_a_site_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AwayError, match=r"no site 'shop' was connected to FLARE within 0.05 s") as caught:
+        follow(FakeServer(tmp_path, sites=("shoe",)), tmp_path, deadline=0.05)
+    assert caught.value.party == "shop"
+
+
+def test_a_dead_site_that_the_server_still_lists_is_waited_for(tmp_path: Path) -> None:
+    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
+    server = FakeServer(tmp_path, away, Outcome("finished", 10))
+    server.get_connected_client_list = lambda: [type("Client", (), {"name": "shop", "last_connect_time": 1.0})]
+    with pytest.raises(AwayError, match="no site 'shop'"):
+        follow(server, tmp_path, deadline=0.05)
+    assert server.cloned == 0
+
+
+def test_only_results_are_handed_on(tmp_path: Path) -> None:
+    for name in ("history.csv", "report.html", "rows.bin", "secret.key"):
+        (tmp_path / name).write_text("x")
+    copy_results(tmp_path, tmp_path / "to")
+    assert {one.name for one in (tmp_path / "to").iterdir()} == {"history.csv", "report.html"}
+    assert read_outcome(tmp_path / "to") is None
+
+
+# The verb
+
+
+def colonnade(*words: object):
+    return CliRunner().invoke(app, ["flare", *(str(word) for word in words)])
+
+
+def job(folder: Path) -> Path:
+    from benchmarks.flare import write_sides
+
+    write_sides(folder, ("together",))
+    return folder / "owner" / "together.toml"
+
+
+def test_the_verb_wants_one_of_two_things(tmp_path: Path) -> None:
+    result = colonnade(job(tmp_path))
+    assert result.exit_code == 2 and "either --export DIR or --submit STARTUP_KIT" in result.stderr
+
+
+@pytest.mark.skipif(find_spec("nvflare") is not None, reason="nvflare is installed")
+def test_without_nvflare_the_extra_is_named(tmp_path: Path) -> None:
+    for words in (("--export", tmp_path / "to"), ("--submit", tmp_path)):
+        result = colonnade(job(tmp_path / words[0]), *words)
+        assert result.exit_code == 2 and "pip install 'colonnade[flare]'" in result.stderr
+
+
+@needs_flare
+@pytest.mark.slow
+def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
+    result = colonnade(job(tmp_path), "--export", tmp_path / "jobs")
+    assert result.exit_code == 0, result.stderr
+    files = {path.name: path.read_text() for path in (tmp_path / "jobs" / "together").rglob("*") if path.is_file()}
+    assert {"meta.json", "config_fed_server.json", "config_fed_client.json"} <= files.keys()
+    assert not [name for name in files if name.endswith((".py", ".csv", ".key", ".toml"))]
+    assert "colonnade.flare.owner.Owner" in files["config_fed_server.json"]
+    assert str(tmp_path) not in "".join(files.values())
+
+
+# FLARE itself
+
+
+@needs_flare
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_on_flare_as_in_one_process_even_if_a_site_dies(tmp_path: Path) -> None:
+    from benchmarks import flare
+    from benchmarks.poc import SERVER
+
+    from colonnade.config import read_job
+    from colonnade.jobs import train_job
+
+    flare.write_sides(tmp_path, ("together", "unsigned"), deadline=240)
+    train_job(read_job(tmp_path / "alone.toml"), tmp_path / "alone")
+    poc = flare.set_up(tmp_path, ("together",))
+    with poc.running():
+        following = flare.submit(poc, tmp_path, "together")
+        flare.wait_for_training(poc, "together")
+        poc.kill("clinic")
+        poc.start("clinic")
+        assert following.wait(900) == 0, (tmp_path / "together.log").read_text()
+        said = (tmp_path / "together.log").read_text()
+        assert "FLARE has it again as job" in said, "the site was killed too late to matter"
+        assert flare.report(poc, tmp_path, "together") == "history equal, ledger equal, parameters equal"
+        assert not list(poc.kit(SERVER).glob("colonnade/*/states"))
+
+        assert flare.submit(poc, tmp_path, "unsigned").wait(600) == 2  # the server's operator did not put it there
+        assert "put the job file there" in (tmp_path / "unsigned.log").read_text()
