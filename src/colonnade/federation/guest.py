@@ -84,6 +84,7 @@ class Guest:
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
         self._owner = b""  # the owner's incarnation
+        self._visit = 0  # which of its sessions with us is open
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
         self._words: dict[str, Callable[[Facts], Facts]] = {
@@ -130,7 +131,9 @@ class Guest:
     # words
 
     def _hello(self, facts: Facts) -> Facts:
-        self._owner = hex_of(facts, "incarnation", 16)
+        owner = hex_of(facts, "incarnation", 16)
+        if owner != self._owner:
+            self._owner, self._visit = owner, 0
         return {
             "name": self.name,
             "colonnade": __version__,
@@ -176,14 +179,16 @@ class Guest:
         return {"aligned": kept[1]["proof"] if kept else ""}
 
     def _align(self, facts: Facts) -> Facts:
-        terms = self._agreed()
+        terms, session = self._agreed(), self._session(facts)
+        if self._serves(session):
+            return {}
         keys, names = keys_in(terms), align_names(terms)
         member = names.index(self.name)
         identity_keys = {OWNER if name == terms["owner"] else name: key for name, key in keys.items()}
         peer = Peer(
             align_terms(terms), member, texts(self.sheet.ids, self.name), self.paper.keys.identity, identity_keys
         )
-        self.server = AlignServer(AlignSeat(member, peer), job_id(terms), self._session())
+        self.server = AlignServer(AlignSeat(member, peer), job_id(terms), session)
         return {}
 
     def _prepare(self, facts: Facts) -> Facts:
@@ -223,16 +228,29 @@ class Guest:
         check_signatures(keys_in(terms), "plan", self._plan, signatures_in(facts))
         if self._tables is None:
             raise MessageError(f"'{self.name}' was told to begin before it had prepared its rows.")
+        session = self._session(facts)
+        if self._serves(session):
+            return {}
         seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
-        seat = replace(seat, session=self._session(), secret=self._desk().secret)
+        seat = replace(seat, session=session, secret=self._desk().secret)
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
         self.server = party
         log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
         return {}
 
-    def _session(self) -> bytes:
-        return session_of(job_id(self._agreed()), self._owner, self.incarnation)
+    def _session(self, facts: Facts) -> bytes:
+        visit = facts.get("visit")
+        if type(visit) is not int or visit < self._visit:
+            raise MessageError(
+                f"'{self.name}' was told to begin visit {visit!r:.20} and is at {self._visit}; it is stale."
+            )
+        self._visit = visit
+        return session_of(job_id(self._agreed()), self._owner, self.incarnation, visit)
+
+    def _serves(self, session: bytes) -> bool:
+        """Whether the word came before; its letters are counted already."""
+        return self.server is not None and self.server.agreed["session"] == session
 
     def _agreed(self) -> dict[str, Any]:
         if self.terms is None or not self._owner:

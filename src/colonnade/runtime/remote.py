@@ -7,7 +7,8 @@ travel: a party keeps its own and tells a number, and goes back to a number when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from colonnade.channel import Channel, add
-from colonnade.errors import MessageError, SealError
+from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode, fields_of
 from colonnade.method import Turn
@@ -50,7 +51,9 @@ class Remote(InProcess):
         *,
         job: bytes = bytes(16),
         keys: Mapping[str, bytes] | None = None,
+        goes_on: bool = False,
     ) -> None:
+        """``goes_on``: who is away is left out, and goes on from its last state when it is back."""
         super().__init__(tables, home, channel, owner_is_first=bool(home))
         self.lines, self.schema = lines, schema
         self.stamp = Letter("step", job=job, plan=schema.digest)
@@ -58,6 +61,8 @@ class Remote(InProcess):
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._turns = 0
         self._turn: Turn | None = None
+        self.goes_on = goes_on
+        self._state_of: dict[str, Tensor] = {}  # by party: the number of the state that it last kept or went back to
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
         if channel.blinding is not None:
             blinded = channel.blinding.parties
@@ -222,7 +227,12 @@ class Remote(InProcess):
         )
         session = self.lines.session(party)
         known, last = self._sequences.get(party, (session, 0))
-        self._sequences[party] = session, (last if known == session else 0) + 1
+        if known != session:
+            self._sequences[party] = session, (last := 0)
+            if party in self._state_of and letter.kind != "back":
+                last += 1
+                self.call("back", party, {KEPT: self._state_of[party]})
+        self._sequences[party] = session, last + 1
         stamped = replace(letter, session=session, sequence=self._sequences[party][1], frames=frames)
         self.lines.post(party, write_letter(stamped))
 
@@ -252,11 +262,25 @@ class Remote(InProcess):
         return self._reply(party) or {}
 
     def everybody(self, kind: str, messages: Mapping[str, Fields] | None = None, **about: Any) -> dict[str, Fields]:
-        """The same letter to all who are far away, at once."""
-        parties = self.far if messages is None else list(messages)
-        for party in parties:
-            self._post(replace(self._letter(kind), **about), party, (messages or {}).get(party))
-        return {party: self._reply(party) or {} for party in parties}
+        """The same letter to all who are far away, at once; who is away has no answer, if the run goes on."""
+        asked: list[str] = []
+        found: dict[str, Fields] = {}
+        for party in self.far if messages is None else messages:
+            with self._unless_away():
+                self._post(replace(self._letter(kind), **about), party, (messages or {}).get(party))
+                asked.append(party)
+        for party in asked:
+            with self._unless_away():
+                found[party] = self._reply(party) or {}
+        return found
+
+    @contextmanager
+    def _unless_away(self) -> Iterator[None]:
+        try:
+            yield
+        except AwayError:
+            if not self.goes_on:
+                raise
 
     # tables and states
 
@@ -278,14 +302,17 @@ class Remote(InProcess):
     def states(self) -> list[Packed]:
         """The number under which each party keeps its state; the owner's own state as it is."""
         needed = {name: {*()}.union(*(one.get(name, ()) for one in self._needed)) for name in self.far}
+        for name in needed.keys() & self._state_of.keys():
+            needed[name].add(int(self._state_of[name]))  # the only one, until the new number is heard
         told = {name: {"needed": torch.tensor(sorted(numbers))} for name, numbers in needed.items()}
-        kept = self.everybody("keep", told)
+        for name, came in self.everybody("keep", told).items():
+            self._state_of[name] = _number_in(name, came)
+        if unknown := needed.keys() - self._state_of.keys():
+            raise AwayError(f"'{min(unknown)}' is away and never kept a state; wait for it.", min(unknown))
         own: dict[int, Packed] = {}
         for site in self.sites:
             own |= site.states()
-        return [
-            own[k] if k in self.at_home else {KEPT: _number_in(name, kept[name])} for k, name in enumerate(self.names)
-        ]
+        return [own[k] if k in self.at_home else {KEPT: self._state_of[name]} for k, name in enumerate(self.names)]
 
     def load(self, states: Sequence[Packed]) -> None:
         """Let every party go back to the state of this number."""
@@ -297,6 +324,7 @@ class Remote(InProcess):
             if site.members[0] in states:
                 site.load(dict(states))
         told = {self.names[k]: {KEPT: state[KEPT]} for k, state in states.items() if k not in self.at_home}
+        self._state_of |= {name: state[KEPT] for name, state in told.items()}
         self.everybody("back", told)
         if self.channel.blinding is not None:
             self.channel.blinding.roster = b""  # who went back may be another process; agree on keys anew
