@@ -179,7 +179,7 @@ def one_round(options: argparse.Namespace) -> None:
         bare: list[End] = [came.get(timeout=WAIT) for _ in names]
         status = StatusFile(folder, "owner", "bench", 1, names)
         log = AuditLog(folder / "owner.jsonl", "owner", "bench")
-        lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: bytes(16), lambda *_: None, owner=bytes(16))
+        lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
         for name in names:
             lines.meet(name)
             lines.open(name, bytes(16))

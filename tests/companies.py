@@ -25,7 +25,7 @@ OTHERS = ("shop", "clinic", "insurer")
 ROWS = 90
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["colonnade.cli.federation", "colonnade.federation.party"])
+context.set_forkserver_preload(["colonnade.cli.federation", "colonnade.federation.party", "benchmarks.warm"])
 
 
 def free_port() -> int:

@@ -50,6 +50,11 @@ def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[st
     return place
 
 
+def is_there(folder: Path) -> bool:
+    """Whether a folder has a whole checkpoint."""
+    return bool(_rounds(folder))
+
+
 def newest(folder: Path) -> Path:
     """The newest checkpoint in a folder."""
     found = _rounds(folder)

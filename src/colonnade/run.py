@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ from colonnade.table import Table
 from colonnade.trained import Trained
 
 __all__ = ["Run", "Settings"]
+
+R = TypeVar("R")
 
 
 class Run(Trained):
@@ -84,15 +86,8 @@ class Run(Trained):
                 "the run was opened without the tables that it was trained on, so it can only predict; "
                 "give them to resume to train on."
             )
-        if test is not None:
-            self._place("test", test, labelled=True)
-            self._test = test
-        if self._last:
-            self._restore(self._last)
-            self._last = {}
-        if self.folder is not None and self.round == 0:
-            self._save_checkpoint()
         with threads(self.settings.threads):
+            self._insist(lambda: self._set_out(test))
             while self.round < self.settings.rounds and not self.stopped:
                 self.channel.silent = dropped_out(away, self.round, self.parties)
                 try:
@@ -104,7 +99,26 @@ class Run(Trained):
                     self.channel.silent = frozenset()
                 if on_round is not None:
                     on_round(self)
-        return self.use_best()
+            return self._insist(self.use_best)
+
+    def _set_out(self, test: Sequence[Table] | None) -> None:
+        """What comes before the first round of this call."""
+        if test is not None:
+            self._place("test", test, labelled=True)
+            self._test = test
+        if self._last:
+            self._restore(self._last)
+            self._last = {}
+        if self.folder is not None and self.round == 0:
+            self._save_checkpoint()
+
+    def _insist(self, work: Callable[[], R]) -> R:
+        """Do something again as long as whoever was away from it comes back."""
+        while True:
+            try:
+                return work()
+            except AwayError as error:
+                self._come_back(error)
 
     def _come_back(self, error: AwayError) -> None:
         """Wait for whoever was away, and let all sides go back to the newest checkpoint, as a resumed run does."""
@@ -112,7 +126,8 @@ class Run(Trained):
             if self.folder is None or not self.parties.wait_for(error.party):
                 raise error
             try:
-                self.load(self.folder)
+                if checkpoint.is_there(self.folder / "checkpoints"):
+                    self.load(self.folder)
                 return
             except AwayError as again:
                 error = again
@@ -120,8 +135,9 @@ class Run(Trained):
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""
         if self._best and not self._last:
-            self._last = self._states()
+            last = self._states()
             self._restore(self._best)
+            self._last = last
         return self
 
     def _one_round(self) -> None:

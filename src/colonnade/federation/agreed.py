@@ -32,9 +32,9 @@ from colonnade.task import TASKS
 _PREPARED = {"numbers": "standard", "categories": "one-hot", "most": None, "rarest": 1}
 
 
-def session_of(job: bytes, owner: bytes, party: bytes) -> bytes:
-    """The name of a session: of this job, between these very processes."""
-    return digest({"job": job.hex(), "owner": owner.hex(), "party": party.hex()})[:16]
+def session_of(job: bytes, owner: bytes, party: bytes, visit: int) -> bytes:
+    """The name of a session: of this job, between these very processes, for the so manieth time."""
+    return digest({"job": job.hex(), "owner": owner.hex(), "party": party.hex(), "visit": visit})[:16]
 
 
 def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:

@@ -103,6 +103,7 @@ class Guest:
         self._early: list[tuple[Letter, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
+        self._visit = 0  # which of its sessions with us is open
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
         self._words: dict[str, Callable[[Facts], Facts]] = {
@@ -173,7 +174,9 @@ class Guest:
     # words
 
     def _hello(self, facts: Facts) -> Facts:
-        self._owner = hex_of(facts, "incarnation", 16)
+        owner = hex_of(facts, "incarnation", 16)
+        if owner != self._owner:
+            self._owner, self._visit = owner, 0
         return {
             "name": self.name,
             "colonnade": __version__,
@@ -235,7 +238,9 @@ class Guest:
         return {"aligned": kept[1]["proof"] if kept else ""}
 
     def _align(self, facts: Facts) -> Facts:
-        terms = self._agreed()
+        terms, session = self._agreed(), self._session(facts)
+        if self._serves(session):
+            return {}
         Alignments(self._desk().folder).allow(self.paper.allow.alignments, self.name)
         keys, names = keys_in(terms), align_names(terms)
         member = names.index(self.name)
@@ -243,7 +248,7 @@ class Guest:
         peer = Peer(
             align_terms(terms), member, texts(self.sheet.ids, self.name), self.paper.keys.identity, identity_keys
         )
-        self.server = AlignServer(AlignSeat(member, peer), job_id(terms), self._session())
+        self.server = AlignServer(AlignSeat(member, peer), job_id(terms), session)
         return {}
 
     def _prepare(self, facts: Facts) -> Facts:
@@ -296,12 +301,15 @@ class Guest:
         check_signatures(keys_in(terms), "plan", self._plan, signatures_in(facts))
         if self._tables is None:
             raise MessageError(f"'{self.name}' was told to begin before it had prepared its rows.")
+        session = self._session(facts)
+        if self._serves(session):
+            return {}
         if self._trained is not None:
-            return self._begin_prediction(self._trained, self._tables[0])
+            return self._begin_prediction(self._trained, self._tables[0], session)
         self._desk().keep_plan(self._plan)
         write_preparations(self._desk().folder, {self.name: self._tables[0].preparation})
         seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
-        seat = replace(seat, session=self._session(), secret=self._desk().secret)
+        seat = replace(seat, session=session, secret=self._desk().secret)
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
         read_spent(self._desk().folder, party.channel, [self.name])
@@ -309,16 +317,26 @@ class Guest:
         log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
         return {}
 
-    def _begin_prediction(self, trained: Desk, rows: Table) -> Facts:
+    def _begin_prediction(self, trained: Desk, rows: Table, session: bytes) -> Facts:
         table = stand_in(self._plan, self.name)
         seat = seat_of(self._agreed(), self._plan, self.name, self.paper.keys.identity, table, table)
-        seat = replace(seat, session=self._session(), tables={"predict": rows})
+        seat = replace(seat, session=session, tables={"predict": rows})
         self.server = Party(seat, KeptInFolder(trained.folder / "states"))
         log.info("predicts with %d new rows", rows.rows)
         return {}
 
-    def _session(self) -> bytes:
-        return session_of(job_id(self._agreed()), self._owner, self.incarnation)
+    def _session(self, facts: Facts) -> bytes:
+        visit = facts.get("visit")
+        if type(visit) is not int or visit < self._visit:
+            raise MessageError(
+                f"'{self.name}' was told to begin visit {visit!r:.20} and is at {self._visit}; it is stale."
+            )
+        self._visit = visit
+        return session_of(job_id(self._agreed()), self._owner, self.incarnation, visit)
+
+    def _serves(self, session: bytes) -> bool:
+        """Whether the word came before; its letters are counted already."""
+        return self.server is not None and self.server.agreed["session"] == session
 
     def _agreed(self) -> dict[str, Any]:
         if self.terms is None or not self._owner:

@@ -12,21 +12,21 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from colonnade import models, optim
+from colonnade import checkpoint, models, optim
 from colonnade.align.ids import texts
 from colonnade.align.peer import Peer
 from colonnade.align.ring import Progress, Ring
 from colonnade.alignment import Seat
 from colonnade.channel import Channel
-from colonnade.errors import ColonnadeError, LinkError, ManifestError, MessageError
+from colonnade.errors import AwayError, ColonnadeError, FolderError, LinkError, ManifestError, MessageError
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
@@ -51,6 +51,7 @@ from colonnade.sheets import Sheet
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
+R = TypeVar("R")
 CLOCKS = 3600  # seconds that two clocks may be apart
 MOST = 10**7  # numbers in a row of a party, or categories of all its columns
 
@@ -96,6 +97,8 @@ class Host:
         self._signed: dict[str, dict[str, bytes]] = {"terms": {}, "plan": {}}
         self._shapes: dict[str, Facts] = {}
         self._incarnations: dict[str, bytes] = {}
+        self._agreed_with: dict[str, bytes] = {}  # the incarnations that signed and aligned
+        self._visits = 0
         self._rows, self._ledger, self._proof = np.empty(0, np.int64), Ledger(), ""
         self._plan: dict[str, Any] = {}
 
@@ -105,14 +108,12 @@ class Host:
         """From the first hello to everybody's common rows."""
         with self._stopping():
             self.status.state("waiting")
-            self._gather_terms()
-            self._rows, self._ledger = self._align(on_progress)
+            self._with_all(lambda: self._agree(on_progress))
 
     def train(self, on_round: Callable[[Run], None] | None = None) -> Run:
         """From the plan to the last round; in a folder with checkpoints, from the newest of them."""
         with self._stopping():
-            train, test = self._tables(self._rows)
-            run = self._begin(train, self._ledger)
+            run, test = self._with_all(self._ready)
             self.status.state("training")
 
             def after(done: Run) -> None:
@@ -123,8 +124,7 @@ class Host:
 
             run.fit(test or None, after)
             run.report(self.folder / "report.html")
-            assert isinstance(run.parties, Remote)
-            run.parties.everybody("end")
+            self._tell_end(run)
         self.status.state("finished")
         self.audit.event("finished", rounds=run.round)
         self.audit.seal(self.paper.keys.identity)
@@ -143,11 +143,12 @@ class Host:
             raise
 
     def _stop(self, why: str) -> None:
-        self.status.state("stopped", why)
-        self.audit.event("stopped", why=why)
         for party in self.paper.others:
             self.listener.hang_up(party, f"the owner stopped: {why}"[:500])
         self.listener.close()
+        with suppress(FolderError):  # a full disk may be what it ends by
+            self.status.state("stopped", why)
+            self.audit.event("stopped", why=why)
 
     def close(self) -> None:
         """Hang up and close all files."""
@@ -156,9 +157,43 @@ class Host:
 
     # who is there, and that everybody signed
 
+    def _with_all(self, work: Callable[[], R]) -> R:
+        """Do something with everybody, and from its beginning again if a party came back as another process."""
+        while True:
+            for party in self.paper.others:
+                self.lines.meet(party)
+            try:
+                return work()
+            except AwayError as error:
+                if not self.lines.is_away(error.party):
+                    raise
+                log.warning("%s", error)
+
+    def _agree(self, on_progress: Progress | None = None) -> None:
+        """From terms to rows, with the very processes that are here."""
+        self._agreed_with = dict(self._incarnations)
+        self._gather_terms()
+        self._rows, self._ledger = self._align(on_progress)
+
+    def _ready(self) -> tuple[Run, list[Table]]:
+        """The run before its first round, or where it was."""
+        if self._agreed_with != self._incarnations:
+            self._agree()
+        train, test = self._tables(self._rows)
+        return self._begin(train, self._ledger), test
+
+    def _tell_end(self, run: Run) -> None:
+        """Let everybody go; the run is done, so nobody is waited for longer than once."""
+        assert isinstance(run.parties, Remote)
+        for party in run.parties.far:
+            for _ in range(2):
+                try:
+                    run.parties.call("end", party)
+                    break
+                except AwayError as error:
+                    log.warning("the end of the job was not heard: %s", error)
+
     def _gather_terms(self) -> None:
-        for party in self.paper.others:
-            self.lines.meet(party)
         self._signed["terms"] = {self.name: sign(self.paper.keys.identity, "terms", self.terms)}
         for party in self.paper.others:
             self._sign_terms(party)
@@ -202,8 +237,7 @@ class Host:
             ledger.replace(facts["ledger"])
         else:
             for party in self.paper.others:
-                self.lines.talk(party, "align", {})
-                self._open(party)
+                self._open(party, "align", {})
             rows, facts, ledger = self._aligned(on_progress)
             self.desk.keep_rows(rows, facts)
         self._proof = facts["proof"]
@@ -282,7 +316,7 @@ class Host:
             secret=self.desk.secret,
         )
         run = start(what, tables, self.folder, far)
-        if (self.folder / "checkpoints").is_dir():
+        if checkpoint.is_there(self.folder / "checkpoints"):
             run.load(self.folder)
         else:
             run.ledger.add(ledger)
@@ -315,10 +349,9 @@ class Host:
         self._signed["plan"][party] = hex_of(said, "signature", 64)
 
     def _tell_plan(self, party: str) -> None:
-        self.lines.talk(party, "begin", {"signatures": _hexed(self._signed["plan"])})
-        self._open(party)
+        self._open(party, "begin", {"signatures": _hexed(self._signed["plan"])})
 
-    def _enter(self, party: str) -> bytes:
+    def _enter(self, party: str) -> None:
         """Lead a party in again that came back, through everything that was agreed before it went."""
         self._sign_terms(party)
         proof = self._tell_signed(party)
@@ -327,17 +360,16 @@ class Host:
         self._check_shape(party, *self._counts())
         self._sign_plan(party)
         self._tell_plan(party)
-        return self._session(party)
 
     def _counts(self) -> tuple[int, int]:
         known = next(iter(self._shapes.values()))
         return known["rows"], known["test"]
 
-    def _session(self, party: str) -> bytes:
-        return session_of(self.job, self.incarnation, self._incarnations[party])
-
-    def _open(self, party: str) -> None:
-        self.lines.open(party, self._session(party))
+    def _open(self, party: str, word: str, facts: Facts) -> None:
+        """Let a party begin with letters; they are counted from one again, so each session has its own name."""
+        self._visits += 1
+        self.lines.talk(party, word, {**facts, "visit": self._visits})
+        self.lines.open(party, session_of(self.job, self.incarnation, self._incarnations[party], self._visits))
 
 
 class _Named:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from colonnade.errors import AwayError, Broken
+from colonnade.errors import AwayError, Broken, MessageError
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.status import StatusFile
@@ -16,6 +16,7 @@ from colonnade.runtime.letter import open_letter
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
+CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the owner says so
 
 
 class Links(Protocol):
@@ -43,7 +44,7 @@ class Links(Protocol):
 class TlsLines:
     """One line a party. A link that breaks is waited for; a party that comes back as another process is away.
 
-    ``enter`` leads a party through everything that was agreed before, and gives the name of the new session.
+    ``enter`` leads a party through everything that was agreed before, and opens a new session.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class TlsLines:
         audit: AuditLog,
         metrics: Metrics,
         status: StatusFile,
-        enter: Callable[[str], bytes],
+        enter: Callable[[str], None],
         check: Callable[[str, Facts], None],
         owner: bytes,
     ) -> None:
@@ -62,13 +63,15 @@ class TlsLines:
         self._at: dict[str, int] = {}  # by party: the number of its connection
         self._who: dict[str, str] = {}  # its incarnation
         self._sessions: dict[str, bytes] = {}
-        self._asked: dict[str, bytes] = {}
-        self._lost: dict[str, float] = {}  # who is away, since when
+        self._asked: dict[str, bytes] = {}  # the request that is not answered yet
+        self._lost: dict[str, tuple[float, AwayError]] = {}  # who is away, since when and why
 
     # letters
 
     def post(self, party: str, request: bytes) -> None:
         """Send a request and do not wait; if the link is broken, the reply will find out."""
+        if party in self._asked:
+            self.reply(party)  # nobody waited for the one before, because somebody else went away
         self._asked[party] = request
         try:
             self._send(party, request)
@@ -80,21 +83,20 @@ class TlsLines:
         until = time.monotonic() + self.deadline
         while True:
             try:
-                return self._receive(party, until)
+                answer = self._receive(party, until)
             except Broken as error:
                 log.warning("%s", error)
                 self.metrics.fault("link")
-                self._reconnect(party, until)
-                self._send(party, self._asked[party])
-            except AwayError as error:
-                self._lose(party)
-                raise AwayError(f"'{party}' did not answer within {self.deadline:g} s: {error}", party) from None
+                self._ask_again(party, until)
+            else:
+                del self._asked[party]
+                return answer
 
     def session(self, party: str) -> bytes:
         """The open session; one that is away has none, unless it is back by now."""
         if party in self._lost:
             if self.listener.connection(party) <= self._at.get(party, 0):
-                raise AwayError(f"'{party}' is away.", party)
+                raise self._lost[party][1]
             self.wait_for(party)
         return self._sessions[party]
 
@@ -105,19 +107,25 @@ class TlsLines:
     def give(self, party: str, name: str, table: Table) -> None:
         """Everybody brings its own rows."""
 
+    def is_away(self, party: str | None) -> bool:
+        """Whether it went, and was not led in again."""
+        return party in self._lost
+
     def wait_for(self, party: str) -> None:
-        """Wait for a party until the deadline, and lead it in again; one that is here is only asked who it is."""
-        until = self._lost.get(party, time.monotonic()) + self.deadline
-        while True:
+        """Wait until the deadline for a party that went, and lead it in again."""
+        while party in self._lost:
+            since, error = self._lost[party]
+            until = since + self.deadline
+            if time.monotonic() >= until and self.listener.connection(party) <= self._at.get(party, 0):
+                raise error
+            self._connect(party, until)
+            del self._lost[party]
             try:
-                if party in self._lost or not self._at.get(party):
-                    self._connect(party, until)
-                self._lost.pop(party, None)
-                self._sessions[party] = self.enter(party)
-                return
-            except Broken as error:
-                log.warning("%s", error)
-                self._lose(party)
+                self.enter(party)
+            except AwayError as error:
+                if not self.is_away(error.party):
+                    raise
+                log.warning("%s", error)  # it went once more
 
     def close(self) -> None:
         """Hang up."""
@@ -127,52 +135,72 @@ class TlsLines:
 
     def talk(self, party: str, word: str, facts: Facts) -> Facts:
         """Say something to a party and hear its answer."""
-        self._send(party, say(word, facts))
-        return answered(self._receive(party, time.monotonic() + self.deadline), party)
-
-    def hello(self, party: str) -> str:
-        """Who is at the other end of the line: the incarnation of its process."""
-        said = self.talk(party, "hello", {"incarnation": self.owner.hex()})
-        self.check(party, said)
-        return str(said["incarnation"])
+        self.post(party, say(word, facts))
+        return answered(self.reply(party), party)
 
     def meet(self, party: str) -> None:
-        """Wait for a party's first connection."""
-        self._connect(party, time.monotonic() + self.deadline)
+        """Wait for a party that was never here, or went; the first words to it come after this."""
+        if party in self._lost or party not in self._who:
+            since = self._lost[party][0] if party in self._lost else time.monotonic()
+            self._connect(party, since + self.deadline)
+            self._lost.pop(party, None)
 
     # links
 
     def _connect(self, party: str, until: float) -> None:
+        """Wait for another link of a party, and hear which of its processes it is."""
+        began, known = time.monotonic(), None
         log.info("waiting for '%s'", party)
-        began = time.monotonic()
-        self._at[party] = self.listener.wait(party, max(until - began, 0.0), after=self._at.get(party, 0))
+        while known is None:
+            try:
+                self._at[party] = self.listener.wait(party, until - time.monotonic(), after=self._at.get(party, 0))
+            except AwayError:
+                why = f"'{party}' did not connect within {self.deadline:g} s; start it."
+                raise self._lose(party, why, until) from None
+            try:
+                known = self._hello(party)
+            except Broken as error:
+                log.warning("%s", error)
+        self._who[party] = known
         self.metrics.waited(party, time.monotonic() - began)
-        self._who[party] = self.hello(party)
         self.metrics.up(party)
         self.status.connected(party)
         log.info("'%s' is here", party)
 
-    def _reconnect(self, party: str, until: float) -> None:
-        """The same process over another link; another process has lost its place in the round."""
-        before = self._who.get(party)
-        try:
-            self._connect(party, until)
-        except AwayError:
-            self._lose(party)
-            raise AwayError(f"'{party}' was not back within {self.deadline:g} s.", party) from None
-        self.metrics.reconnected(party)
-        if self._who[party] != before:
-            self._lose(party, connected=True)
-            raise AwayError(f"'{party}' came back as another process.", party)
+    def _hello(self, party: str) -> str:
+        """Who is at the other end of the line: the incarnation of its process."""
+        self._send(party, say("hello", {"incarnation": self.owner.hex()}))
+        said = answered(self._receive(party, time.monotonic() + self.deadline), party)
+        self.check(party, said)
+        return str(said["incarnation"])
 
-    def _lose(self, party: str, *, connected: bool = False) -> None:
-        self._lost.setdefault(party, time.monotonic())
+    def _ask_again(self, party: str, until: float) -> None:
+        """Ask the same process over another link; another process has lost its place in the round."""
+        before = self._who.get(party)
+        while True:
+            self._connect(party, until)
+            self.metrics.reconnected(party)
+            if self._who[party] != before:
+                raise self._lose(party, f"'{party}' came back as another process.", connected=True)
+            try:
+                self._send(party, self._asked[party])
+            except Broken as error:
+                log.warning("%s", error)
+            else:
+                return
+
+    def _lose(self, party: str, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
+        """A party is away: at the end of its deadline, or from now on; the error that says so."""
+        error = AwayError(why, party)
+        self._lost[party] = time.monotonic() if until is None else until - self.deadline, error
+        self._asked.pop(party, None)
         if connected:  # its link may be used to lead it in again
             self._at[party] -= 1
         else:
-            self.listener.hang_up(party, "the owner waited too long for an answer; connect again.")
+            self.listener.hang_up(party, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
         self.metrics.away(party)
         self.status.away(party)
+        return error
 
     def _send(self, party: str, data: bytes) -> None:
         letter = open_letter(data)
@@ -181,8 +209,15 @@ class TlsLines:
         self.metrics.sent(party, len(data))
 
     def _receive(self, party: str, until: float) -> bytes:
-        data = self.listener.receive(party, self._at.get(party, 0), max(until - time.monotonic(), 0.0))
-        letter = open_letter(data)
+        try:
+            data = self.listener.receive(party, self._at.get(party, 0), until - time.monotonic())
+        except AwayError:
+            why = f"'{party}' did not answer within {self.deadline:g} s; see that it is well."
+            raise self._lose(party, why, until) from None
+        try:
+            letter = open_letter(data)
+        except MessageError as error:
+            raise MessageError(f"'{party}' sent what is no letter: {error}") from None
         self.audit.received(party, letter.step or letter.kind, data, round=letter.round)
         self.metrics.received(party, len(data))
         return data

@@ -27,6 +27,7 @@ KEEP_ALIVE = (  # a peer that is silent for so long is asked, and given up if it
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
+OFTENEST_PING = 5_000  # milliseconds; a party that asks for signs of life more often is hung up on
 _STREAMS_EACH = 4  # a stream whose peer vanished lives until the keep-alive ends it; new ones need room beside it
 _CLOSING = 0.5  # seconds that open streams have to say goodbye
 
@@ -93,7 +94,7 @@ class Listener:
             handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}),),
             options=(
                 ("grpc.so_reuseport", 0),
-                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", OFTENEST_PING),
                 *KEEP_ALIVE,
                 *size_options(limit),
             ),
@@ -135,7 +136,7 @@ class Listener:
         with self._changed:
             link = self._links.get(party)
         if link is not None:
-            link.goodbye = reason
+            link.goodbye = link.goodbye or reason  # the first counts: what comes after is because of it
             link.finish(f"we hung up: {reason}")
 
     def close(self) -> None:

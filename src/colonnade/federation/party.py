@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from colonnade.errors import AwayError, Broken, ColonnadeError, LinkError
-from colonnade.federation.dial import dial
+from colonnade.errors import Broken, ColonnadeError, FolderError, LinkError, UnreachableError
+from colonnade.federation.dial import Dialled, dial
 from colonnade.federation.guest import Guest
+from colonnade.federation.lines import CONNECT_AGAIN
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.status import StatusFile
@@ -16,11 +18,13 @@ from colonnade.federation.terms import LIMIT
 from colonnade.folder import make_folder
 from colonnade.ledger import OWNER
 from colonnade.runtime import threads
-from colonnade.runtime.letter import Letter, open_letter
+from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.party import Party
+from colonnade.runtime.server import refusal
 
 log = logging.getLogger(__name__)
 PAUSE = 0.2  # seconds before the owner is dialled again
+DOUBTS = 3
 
 
 class Attendance:
@@ -30,6 +34,7 @@ class Attendance:
         self.paper, self.guest = paper, Guest(paper, folder)
         self.metrics = metrics or Metrics()
         self._round = 0  # the newest that was begun
+        self._doubts = DOUBTS  # how many refusals in a row may be the network's fault
         self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
 
     def attend(self) -> None:
@@ -64,26 +69,36 @@ class Attendance:
 
     def stop(self, why: str) -> None:
         """Note that it ends here, before the job does."""
-        self.status.state("stopped", why)
-        if self.guest.audit is not None:
-            self.guest.audit.event("stopped", why=why)
-            self.guest.audit.close()
+        with suppress(FolderError):  # a full disk may be what it ends by
+            self.status.state("stopped", why)
+            if self.guest.audit is not None:
+                self.guest.audit.event("stopped", why=why)
+                self.guest.audit.close()
+
+    def _one_letter(self, line: Dialled, request: bytes) -> None:
+        """Answer a letter; if this side cannot go on, the owner hears why."""
+        try:
+            reply = self.answer(request)
+        except ColonnadeError as error:
+            letter = open_letter(request)
+            line.send(write_letter(letter.reply("refusal", self.guest.name, refusal(error, self.guest.name))))
+            raise
+        line.send(reply)
 
     def _one_line(self) -> None:
         patience = self.paper.allow.patience
         self.status.state("waiting")
-        line = dial(
-            self.paper.address, self.paper.keys.credentials, limit=LIMIT, crl=self.paper.keys.crl, seconds=patience
-        )
+        line = self._dialled(patience)
+        self._doubts = DOUBTS
         self.metrics.up(OWNER)
         self.status.connected(OWNER)
         log.info("connected to the owner at %s", self.paper.address)
         try:
             while not self.guest.ended:
-                line.send(self.answer(line.receive(patience)))
+                self._one_letter(line, line.receive(patience))
         except Broken as error:
-            if error.said:
-                raise _ended(error) from None
+            if error.said and CONNECT_AGAIN not in error.said:
+                raise LinkError(f"the owner hung up: {error.said}") from None
             log.warning("%s", error)
             self.metrics.away(OWNER)
             self.metrics.reconnected(OWNER)
@@ -109,9 +124,22 @@ class Attendance:
             self.status = StatusFile(self.status.path.parent, self.paper.party.name, job, rounds, [OWNER])
             self.status.connected(OWNER)
 
-
-def _ended(error: Broken) -> ColonnadeError:
-    """What the owner gave as its reason: it waited too long, it stopped, or it does not know us."""
-    if "connect again" in error.said:
-        return AwayError(str(error), OWNER)
-    return LinkError(f"the owner hung up: {error.said}")
+    def _dialled(self, patience: float) -> Dialled:
+        """A line to the owner; a refusal must come again before it is believed."""
+        while True:
+            try:
+                return dial(
+                    self.paper.address,
+                    self.paper.keys.credentials,
+                    limit=LIMIT,
+                    crl=self.paper.keys.crl,
+                    seconds=patience,
+                )
+            except UnreachableError:
+                raise
+            except LinkError as error:  # a network that alters bytes looks like this as well
+                if not self._doubts:
+                    raise
+                self._doubts -= 1
+                log.warning("%s", error)
+                time.sleep(PAUSE)

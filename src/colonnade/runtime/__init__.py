@@ -92,7 +92,8 @@ def make_parties(
             tables, method, models, optimizers, task, settings, channel.seals, owner_is_first=owner_is_first
         )
         lines = far.connect(seats)
-        return Remote(tables, singles, channel, lines, far.schema, job=far.job, keys=far.keys)
+        goes_on = settings.when_away != "wait"
+        return Remote(tables, singles, channel, lines, far.schema, job=far.job, keys=far.keys, goes_on=goes_on)
     sites = _sites(singles, parts, batch, apart, method.kind_of, runtime)
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 

@@ -7,27 +7,26 @@ travel: a party keeps its own and tells a number, and goes back to a number when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from colonnade.channel import Channel, add
-from colonnade.errors import MessageError, SealError
+from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode, fields_of
 from colonnade.method import Turn
+from colonnade.runtime.blinded_far import BlindedFar
 from colonnade.runtime.in_process import InProcess, Named
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.lines import Lines
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import refused
 from colonnade.runtime.site import Site
-from colonnade.seal.blind import Coded
 from colonnade.seal.blinding import Blinding
-from colonnade.seal.keys import Ticket
-from colonnade.seal.secure_sum import Subject
 from colonnade.state import Packed
 from colonnade.table import Table
 
@@ -49,7 +48,9 @@ class Remote(InProcess):
         *,
         job: bytes = bytes(16),
         keys: Mapping[str, bytes] | None = None,
+        goes_on: bool = False,
     ) -> None:
+        """``goes_on``: who is away is left out, and goes on from its last state when it is back."""
         super().__init__(tables, home, channel, owner_is_first=bool(home))
         self.lines, self.schema = lines, schema
         self.stamp = Letter("step", job=job, plan=schema.digest)
@@ -58,10 +59,12 @@ class Remote(InProcess):
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns = 0
         self._turn: Turn | None = None
+        self.goes_on = goes_on
+        self._state_of: dict[str, Tensor] = {}  # by party: the number of the state that it last kept or went back to
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
         if channel.blinding is not None:
             blinded = channel.blinding.parties
-            self.ends = {party: _BlindedFar(self, party) for party in blinded}
+            self.ends = {party: BlindedFar(self.call, party) for party in blinded}
             channel.blinding = Blinding(
                 channel.blinding.blind, blinded, channel.opener, job=job, manifest=keys, ends=self.ends
             )
@@ -221,12 +224,19 @@ class Remote(InProcess):
             told.pop()
         envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
         session = self.lines.session(party)
-        before = self._asked.get(party)
-        last = before.sequence if before is not None and before.session == session else 0
+        self._take_back(party, session, kind)
+        last = self._asked[party].sequence if party in self._asked else 0
         agreed: dict[str, Any] = {"job": self.stamp.job, "session": session, "plan": self.stamp.plan}
         frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in told)
         self._asked[party] = letter = Letter(kind, **about, **agreed, sequence=last + 1, frames=frames)
         self.lines.post(party, write_letter(letter))
+
+    def _take_back(self, party: str, session: bytes, kind: str) -> None:
+        """A new session's letters count from 1, and the party begins where it last kept its state."""
+        if party in self._asked and self._asked[party].session != session:
+            del self._asked[party]
+            if party in self._state_of and kind != "back":
+                self.call("back", party, {KEPT: self._state_of[party]})
 
     def _encoded(self, fields: Fields, envelope: Envelope) -> bytes:
         """A frame; one that goes to all parties is made once."""
@@ -263,11 +273,25 @@ class Remote(InProcess):
         return self._reply(party) or {}
 
     def everybody(self, kind: str, messages: Mapping[str, Fields] | None = None, **about: Any) -> dict[str, Fields]:
-        """The same letter to all who are far away, at once."""
-        parties = self.far if messages is None else list(messages)
-        for party in parties:
-            self._post(kind, party, about, (messages or {}).get(party))
-        return {party: self._reply(party) or {} for party in parties}
+        """The same letter to all who are far away, at once; who is away has no answer, if the run goes on."""
+        asked: list[str] = []
+        found: dict[str, Fields] = {}
+        for party in self.far if messages is None else messages:
+            with self._unless_away():
+                self._post(kind, party, about, (messages or {}).get(party))
+                asked.append(party)
+        for party in asked:
+            with self._unless_away():
+                found[party] = self._reply(party) or {}
+        return found
+
+    @contextmanager
+    def _unless_away(self) -> Iterator[None]:
+        try:
+            yield
+        except AwayError:
+            if not self.goes_on:
+                raise
 
     # tables and states
 
@@ -289,15 +313,17 @@ class Remote(InProcess):
     def states(self) -> list[Packed]:
         """The number under which each party keeps its state; the owner's own state as it is."""
         needed = {name: {*()}.union(*(one.get(name, ()) for one in self._needed)) for name in self.far}
+        for name in needed.keys() & self._state_of.keys():
+            needed[name].add(int(self._state_of[name]))  # the only one, until the new number is heard
         told = {name: {"needed": torch.tensor(sorted(numbers), dtype=torch.int64)} for name, numbers in needed.items()}
-        kept = self.everybody("keep", told)
+        for name, came in self.everybody("keep", told).items():
+            self._state_of[name] = _number_in(name, came, KEPT)
+        if unknown := needed.keys() - self._state_of.keys():
+            raise AwayError(f"'{min(unknown)}' is away and never kept a state; wait for it.", min(unknown))
         own: dict[int, Packed] = {}
         for site in self.sites:
             own |= site.states()
-        return [
-            own[k] if k in self.at_home else {KEPT: _number_in(name, kept[name], KEPT)}
-            for k, name in enumerate(self.names)
-        ]
+        return [own[k] if k in self.at_home else {KEPT: self._state_of[name]} for k, name in enumerate(self.names)]
 
     def load(self, states: Sequence[Packed]) -> None:
         """Let every party go back to the state of this number."""
@@ -309,6 +335,7 @@ class Remote(InProcess):
             if site.members[0] in states:
                 site.load(dict(states))
         told = {self.names[k]: {KEPT: state[KEPT]} for k, state in states.items() if k not in self.at_home}
+        self._state_of |= {name: state[KEPT] for name, state in told.items()}
         self.everybody("back", told)
         if self.channel.blinding is not None:
             self.channel.blinding.roster = b""  # who went back may be another process; agree on keys anew
@@ -340,28 +367,6 @@ class Remote(InProcess):
             self.everybody("end")
         finally:
             self.lines.close()
-
-
-class _BlindedFar:
-    """A blinded party's end in another process."""
-
-    def __init__(self, remote: Remote, party: str) -> None:
-        self.remote, self.party = remote, party
-        self.masked: tuple[int, Fields] = 0, {}  # what came with the step itself, by the sum's serial
-
-    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """What the party says in a phase."""
-        if ticket is None:
-            return self.remote.call("blind", self.party, told, purpose=phase)
-        if phase == "blind" and (ticket.serial, ticket.attempt) == (self.masked[0], 0) and self.masked[1]:
-            return self.masked[1]
-        if phase == "opened":
-            return {}  # the next sum says so: its serial is another
-        about = {"round": ticket.round, "serial": ticket.serial, "attempt": ticket.attempt, "step": ticket.tensor}
-        return self.remote.call("blind", self.party, told, purpose=phase, **about)
-
-    def hold(self, coded: dict[str, Coded], about: Subject) -> None:
-        """It has its values itself."""
 
 
 def _number_in(party: str, came: Fields, name: str) -> Tensor:

@@ -1,0 +1,224 @@
+"""A federation of real processes that is broken on purpose: it ends with the same bits, or says who and why in time."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.faults import broken_run
+from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
+
+from colonnade.federation.exits import Exit
+from colonnade.federation.status import read_status
+from colonnade.federation.verify import verify
+
+pytestmark = pytest.mark.slow
+SOON = 15  # seconds beyond a deadline, on a machine that does other things too
+SHORT = 3  # a deadline that tests let pass
+Make = Callable[..., Trial]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Trial] = []
+
+    def trial(**more: object) -> Trial:
+        made.append(Trial(tmp_path / f"trial-{len(made)}", **more))
+        return made[-1]
+
+    yield trial
+    for one in made:
+        one.end()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    with Trial(tmp_path_factory.mktemp("undisturbed")) as trial:
+        assert trial.run(), trial.words(OWNER)
+        return trial.result()
+
+
+def codes(trial: Trial) -> dict[str, int | None]:
+    return {name: trial.code(name) for name in (OWNER, *PARTIES)}
+
+
+def finished(trial: Trial) -> bool:
+    return set(codes(trial).values()) == {0}
+
+
+def amid(trial: Trial, letters: int = 30) -> None:
+    """Wait until training is on its way."""
+    assert trial.wait_until(lambda: len(trial.letters("shop")) >= letters), trial.words(OWNER)
+
+
+def tracebacks(trial: Trial) -> list[str]:
+    return [name for name in codes(trial) if "Traceback" in trial.words(name)]
+
+
+def test_fifty_seeded_faults(tmp_path: Path, undisturbed: dict[str, str]) -> None:
+    seen: list[tuple[str, str, float]] = []
+    for seed in range(10):
+        outcome = broken_run(tmp_path / str(seed), seed, undisturbed)
+        assert outcome.how in ("recovered", "stopped"), (seed, outcome)
+        seen += outcome.faults
+        if len(seen) >= 50:
+            break
+    assert len(seen) >= 50
+    assert len({kind for kind, _, _ in seen}) >= 10
+
+
+def test_a_run_goes_on_five_seconds_after_a_death_at_most(make: Make, undisturbed: dict[str, str]) -> None:
+    trial = make()
+    assert trial.run({"shop": [Knobs(kill_before=40)]}), trial.words(OWNER)
+    ((party, at),) = trial.deaths
+    later = trial.seconds_to_go_on(party, at)
+    assert later is not None
+    assert later < 5
+    assert trial.result() == undisturbed
+
+
+def test_a_party_killed_at_every_step_of_a_round(make: Make, undisturbed: dict[str, str]) -> None:
+    # Who is started again hears hello, terms, signed, prepare, plan, begin and back before the steps of a round.
+    trial = make()
+    everywhere = [Knobs(**{where: n}) for n in range(6, 15) for where in ("kill_before", "kill_after")]
+    assert trial.run({"shop": everywhere}, 120), trial.words(OWNER)
+    assert finished(trial), trial.words(OWNER)
+    assert len(trial.deaths) == len(everywhere)
+    assert trial.result() == undisturbed
+    for name in codes(trial):
+        log = trial.audit_log(name)
+        assert log is not None
+        assert verify(log).whole
+
+
+def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, undisturbed: dict[str, str]) -> None:
+    trial = make()
+    deaths = [Knobs(kill_after=1), Knobs(kill_before=20), Knobs(kill_after=44), Knobs(kill_before=70)]
+    assert trial.run({OWNER: deaths}, 120), trial.words(OWNER)
+    assert finished(trial), trial.words(OWNER)
+    assert len(trial.deaths) == len(deaths)
+    assert trial.result() == undisturbed
+
+
+def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
+    trial = make()
+    twice = Knobs(twice=tuple(range(2, 60, 3)), again=tuple(range(25, 60, 4)))
+    assert trial.run({"shop": [twice], "clinic": [twice]}), trial.words(OWNER)
+    assert finished(trial), trial.words(OWNER)
+    assert trial.result() == undisturbed
+
+
+def test_an_old_answer_is_refused_by_name(make: Make) -> None:
+    trial = make()
+    assert trial.run({OWNER: [Knobs(stale=70)]}), trial.words(OWNER)
+    assert trial.code(OWNER) == Exit.PROTOCOL
+    assert "it is stale or forged" in trial.said(OWNER)
+    assert any(f"came from '{party}'" in trial.said(OWNER) for party in PARTIES)
+    assert all("the owner stopped: a reply of" in trial.said(party) for party in PARTIES)
+
+
+def test_a_party_that_stands_still_past_the_deadline_is_named(make: Make) -> None:
+    trial = make(deadline=SHORT, rounds=400, patience=3 * SHORT)
+    trial.begin()
+    amid(trial)
+    trial.kill("shop", signal.SIGSTOP)
+    began = time.monotonic()
+    assert trial.wait_until(lambda: trial.code(OWNER) is not None, SHORT + SOON), "the owner hangs"
+    assert trial.code(OWNER) == Exit.AWAY
+    assert time.monotonic() - began > SHORT - 1
+    assert "'shop' did not answer within 3 s" in trial.said(OWNER) or "'shop' did not connect" in trial.said(OWNER)
+    assert trial.wait_until(lambda: trial.code("clinic") is not None, SOON)
+    assert "the owner stopped: 'shop' did not" in trial.said("clinic")
+    trial.kill("shop", signal.SIGCONT)
+    assert trial.wait_until(lambda: trial.code("shop") is not None, 3 * SHORT + SOON), "the party hangs"
+    assert trial.code("shop") == Exit.AWAY
+    assert not tracebacks(trial)
+
+
+def test_ctrl_c_at_the_owner(make: Make) -> None:
+    trial = make(rounds=400)
+    trial.begin()
+    amid(trial)
+    trial.kill(OWNER, signal.SIGINT)
+    assert trial.watch(SOON), codes(trial)
+    assert codes(trial) == {OWNER: Exit.INTERRUPTED, "shop": Exit.AWAY, "clinic": Exit.AWAY}
+    assert all("the owner was interrupted" in trial.said(party) for party in PARTIES)
+    assert read_status(trial.run_folder(OWNER)).state == "stopped"
+    assert not tracebacks(trial)
+
+
+def test_ctrl_c_at_a_party(make: Make) -> None:
+    trial = make(rounds=400, deadline=SHORT)
+    trial.begin()
+    amid(trial)
+    trial.kill("shop", signal.SIGINT)
+    assert trial.watch(SHORT + SOON), codes(trial)
+    assert codes(trial) == {OWNER: Exit.AWAY, "shop": Exit.INTERRUPTED, "clinic": Exit.AWAY}
+    assert "'shop' did not connect within 3 s" in trial.said(OWNER)
+    assert "the owner stopped: 'shop' did not connect" in trial.said("clinic")
+    assert not tracebacks(trial)
+
+
+def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: dict[str, str]) -> None:
+    trial = make()
+    trial.begin()
+    amid(trial)
+    trial.kill("shop", signal.SIGINT)
+    assert trial.wait_until(lambda: trial.code("shop") == Exit.INTERRUPTED, SOON)
+    trial.start("shop")
+    assert trial.watch(), codes(trial)
+    assert finished(trial), trial.words(OWNER)
+    assert trial.result() == undisturbed
+
+
+@pytest.mark.parametrize("choice", ["without", "skip"])
+def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
+    trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
+    trial.begin({"shop": [Knobs(kill_before=40)]})
+    assert trial.wait_until(lambda: trial.code("shop") is not None)
+    assert trial.wait_until(lambda: trial.code(OWNER) is not None, SHORT + 3 * SOON), trial.words(OWNER)
+    assert trial.code(OWNER) == 0, trial.words(OWNER)
+    with (trial.run_folder(OWNER) / "history.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    column = "without" if choice == "without" else "skipped"
+    assert last["round"] == "20"
+    assert 0 < int(last[column]) < 20
+
+
+def test_a_party_comes_back_to_a_run_that_went_on_without_it(make: Make) -> None:
+    trial = make(
+        method="vafl", deadline=1, rounds=120, evaluate_every=10, train='missing = "zero"\nwhen_away = "without"'
+    )
+    trial.begin({"shop": [Knobs(kill_before=40)]})
+    assert trial.wait_until(lambda: "'shop'" in trial.words(OWNER) and trial.code("shop") is not None)
+    time.sleep(1.5)
+    trial.start("shop")
+    assert trial.watch(90), codes(trial)
+    assert finished(trial), trial.words(OWNER)
+    with (trial.run_folder(OWNER) / "history.csv").open() as file:
+        missed = [int(row["without"]) for row in csv.DictReader(file)]
+    assert 0 < missed[-1] < 120
+    assert missed[-1] == missed[-2], "it should be back by the end"
+
+
+@pytest.mark.parametrize("side", [OWNER, "shop"])
+def test_a_full_disk_is_named(make: Make, side: str, request: pytest.FixtureRequest) -> None:
+    trial = make(rounds=400, deadline=SHORT)
+    place = trial.run_folder(side)
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", place], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    request.addfinalizer(lambda: subprocess.run(["umount", "-l", place], check=True))
+    assert trial.run(seconds=60), codes(trial)
+    assert trial.code(OWNER) == Exit.FOLDER, trial.words(OWNER)
+    assert "No space left on device" in trial.said(OWNER)
+    assert side == OWNER or "shop" in trial.said(OWNER)
+    others = [party for party in PARTIES if party != side]
+    assert all("No space left on device" in trial.said(party) for party in others), trial.words(others[0])
+    assert not tracebacks(trial)
