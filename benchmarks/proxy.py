@@ -43,13 +43,16 @@ class Proxy:
         self._lock = Lock()
         self._next = next(self._left, None)
         self._passed = 0
+        self._pairs: list[_Pair] = []
         self._server = socket.create_server((host, 0))
         self.port = int(self._server.getsockname()[1])
         Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Take no more connections, and close those there are."""
         self._server.close()
+        for pair in self._pairs:
+            pair.close()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -62,6 +65,7 @@ class Proxy:
                     continue
                 far.settimeout(None)
                 pair = _Pair(near, far)
+                self._pairs.append(pair)
                 for source, sink in ((near, far), (far, near)):
                     Thread(target=self._pass, args=(pair, source, sink), daemon=True).start()
 

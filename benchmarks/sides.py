@@ -76,6 +76,7 @@ address = "{address}"
 key = "../owner/identity.pub"
 [allow]
 patience = {patience}
+alignments = 1000
 """
 
 
