@@ -72,8 +72,7 @@ class LoopSite(Site):
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""
         for net in self.loop_nets.values():
-            if net.module.training != turn.training:
-                net.module.train(turn.training)
+            net.module.train(turn.training)
         before = torch.get_rng_state()
         # Not torch.manual_seed, which also tells accelerators that are not there, at the cost of a small step.
         drawn = derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__)
