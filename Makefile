@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Real data beside the checkout, if it is there; tests that need it are skipped otherwise.
 export COLONNADE_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: setup demo test quick check docs bench clean
+.PHONY: setup demo test quick long check docs bench clean
 
 setup: $(VENV)/.ready
 
@@ -18,16 +18,19 @@ demo: setup
 	$(BIN)/colonnade demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not long"
 
 quick: setup
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not long"
+
+long: setup
+	$(BIN)/python -m pytest -n 2 -m long
 
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not long"
 	$(MAKE) docs
 
 docs: setup

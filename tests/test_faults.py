@@ -72,6 +72,7 @@ def test_fifty_seeded_faults(tmp_path: Path, undisturbed: dict[str, str]) -> Non
     assert len({kind for kind, _, _ in seen}) >= 10
 
 
+@pytest.mark.long
 def test_a_run_goes_on_five_seconds_after_a_death_at_most(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     assert trial.run({"shop": [Knobs(kill_before=40)]}), trial.words(OWNER)
@@ -96,6 +97,7 @@ def test_a_party_killed_at_every_step_of_a_round(make: Make, undisturbed: dict[s
         assert verify(log).whole
 
 
+@pytest.mark.long
 def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     deaths = [Knobs(kill_after=1), Knobs(kill_before=20), Knobs(kill_after=44), Knobs(kill_before=70)]
@@ -105,6 +107,7 @@ def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, un
     assert trial.result() == undisturbed
 
 
+@pytest.mark.long
 def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     twice = Knobs(twice=tuple(range(2, 60, 3)), again=tuple(range(25, 60, 4)))
@@ -122,6 +125,7 @@ def test_an_old_answer_is_refused_by_name(make: Make) -> None:
     assert all("the owner stopped: a reply of" in trial.said(party) for party in PARTIES)
 
 
+@pytest.mark.long
 def test_a_party_that_stands_still_past_the_deadline_is_named(make: Make) -> None:
     trial = make(deadline=SHORT, rounds=400, patience=3 * SHORT)
     trial.begin()
@@ -140,6 +144,7 @@ def test_a_party_that_stands_still_past_the_deadline_is_named(make: Make) -> Non
     assert not tracebacks(trial)
 
 
+@pytest.mark.long
 def test_ctrl_c_at_the_owner(make: Make) -> None:
     trial = make(rounds=400)
     trial.begin()
@@ -164,6 +169,7 @@ def test_ctrl_c_at_a_party(make: Make) -> None:
     assert not tracebacks(trial)
 
 
+@pytest.mark.long
 def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     trial.begin()
@@ -176,6 +182,7 @@ def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: 
     assert trial.result() == undisturbed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("choice", ["without", "skip"])
 def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
     trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
@@ -190,6 +197,7 @@ def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choic
     assert 0 < int(last[column]) < 20
 
 
+@pytest.mark.long
 def test_a_party_comes_back_to_a_run_that_went_on_without_it(make: Make) -> None:
     trial = make(
         method="vafl", deadline=1, rounds=120, evaluate_every=10, train='missing = "zero"\nwhen_away = "without"'

@@ -69,7 +69,7 @@ def runs() -> dict[str, cn.Run]:
     return {name: train(*case, record) for name, case in CASES.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("which", CASES)
 def test_a_run_under_attack_ends_as_one_that_nobody_disturbed(which: str) -> None:
     run, score = disturbed(*CASES[which], random.Random(which), each=6, most=600)

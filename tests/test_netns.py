@@ -13,7 +13,7 @@ from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
 
 from colonnade.federation.exits import Exit
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 PORT = 8443
 DEADLINE = 60
 

@@ -18,7 +18,7 @@ from colonnade.kept import KeptInFolder
 from test_contract import ONE_OWNER, Case, everything, federation, train, without_time
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 METHOD = cn.VIMADMM(lr=0.02, local_steps=2)
 
 

@@ -139,7 +139,7 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
     found.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_followed_literally(followed: Followed) -> None:
     for block in blocks():
         if block.text == "the link to 'lab' broke\n":  # section 6: the plug, while it trains
