@@ -64,7 +64,7 @@ def cases() -> Iterator[Any]:
         seen.add(case.method.name)
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", list(cases()))
 def test_every_method_over_the_federation(case: Case, companies: dict[bool, Companies], tmp_path: Path) -> None:
     check_same(companies[case.owner == "first"], case.method, (), tmp_path, **case.options)
 
