@@ -133,7 +133,7 @@ def test_another_job_and_another_writer_are_refused(log):
         closed.event("late")
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.long  # a process of its own
 def test_a_killed_writer_leaves_a_log_that_goes_on(tmp_path):
     path = tmp_path / "audit.jsonl"
     code = f"""
@@ -195,7 +195,7 @@ def test_an_altered_line_written_with_a_right_hash_is_found(log):
     assert verify(log).broken in (2, 3) and "does not follow the line before it" in verify(log).why
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_record_of_a_long_log(tmp_path):
     path = tmp_path / "audit.jsonl"
     with AuditLog(path, "bank", "credit") as log:

@@ -83,6 +83,7 @@ def test_a_run_goes_on_five_seconds_after_a_death_at_most(make: Make, undisturbe
     assert trial.result() == undisturbed
 
 
+@pytest.mark.long
 def test_a_party_killed_at_every_step_of_a_round(make: Make, undisturbed: dict[str, str]) -> None:
     # Who is started again hears hello, terms, signed, prepare, plan, begin and back before the steps of a round.
     trial = make()
@@ -116,6 +117,7 @@ def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed:
     assert trial.result() == undisturbed
 
 
+@pytest.mark.long
 def test_an_old_answer_is_refused_by_name(make: Make) -> None:
     trial = make()
     assert trial.run({OWNER: [Knobs(stale=70)]}), trial.words(OWNER)
@@ -157,6 +159,7 @@ def test_ctrl_c_at_the_owner(make: Make) -> None:
     assert not tracebacks(trial)
 
 
+@pytest.mark.long
 def test_ctrl_c_at_a_party(make: Make) -> None:
     trial = make(rounds=400, deadline=SHORT)
     trial.begin()
@@ -184,6 +187,7 @@ def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: 
 
 @pytest.mark.long
 @pytest.mark.parametrize("choice", ["without", "skip"])
+@pytest.mark.long
 def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
     trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
     trial.begin({"shop": [Knobs(kill_before=40)]})
@@ -214,6 +218,7 @@ def test_a_party_comes_back_to_a_run_that_went_on_without_it(make: Make) -> None
     assert missed[-1] == missed[-2], "it should be back by the end"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", [OWNER, "shop"])
 def test_a_full_disk_is_named(make: Make, side: str, request: pytest.FixtureRequest) -> None:
     trial = make(rounds=400, deadline=SHORT)

@@ -483,7 +483,7 @@ def test_a_client_without_a_certificate_is_refused(listen, made: Path) -> None:
         assert knock(listen().port, context) == b""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_ban_on_old_tls_is_our_own(made: Path) -> None:
     """The other tests' environment has it already, so a fresh process shows that nobody needs to set it."""
     code = """

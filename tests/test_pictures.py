@@ -37,7 +37,7 @@ def table_lines(text: str) -> list[str]:
 
 
 def marked(name: str) -> object:
-    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    return pytest.param(name, marks=pytest.mark.long) if name in SLOW else name
 
 
 @pytest.mark.parametrize("what", [marked(name) for name in COMMANDS])
