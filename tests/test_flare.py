@@ -185,7 +185,7 @@ def test_there_is_no_link_to_strangers() -> None:
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), KeyError("rows")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
     letter = open_letter(refuse(say("hello", {}), "shop", error))
-    told = refused(letter, "shop")
+    told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
         assert (type(told), str(told)) == (type(error), str(error))
