@@ -10,23 +10,19 @@ until every party has said that it has what came down, as a run does; the bare s
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 import colonnade as cn
-from benchmarks.links import ASK, DOWN, PATH, TURN, UP, WAIT, End, bare_server, credentials_of, rounds
+from benchmarks.links import ASK, DOWN, TURN, UP, answer_bare, bare_call, bare_streams, compare, rounds
 from benchmarks.table import show
 from colonnade.federation.keys import make_keys
-from colonnade.federation.tls import channel_credentials, load_grpc
 from colonnade.runtime.cluster import load_ray
 from colonnade.runtime.lines import DirectLines
 from colonnade.runtime.party import Seat
@@ -56,16 +52,9 @@ class Echo:
 
 def bare_party(folder: Path, name: str, port: int) -> None:
     """A party at the other end of a bare stream."""
-    mine, grpc = credentials_of(folder, name), load_grpc()
-    outgoing: SimpleQueue[bytes] = SimpleQueue()
-    channel = grpc.secure_channel(f"127.0.0.1:{port}", channel_credentials(mine, mine.ca))
-    call = channel.stream_stream("/".join(("", *PATH)))(iter(outgoing.get, None))
-    outgoing.put(b"here")
-    for request in call:
-        if request == ASK:
-            outgoing.put(UP)
-        elif request != DOWN:
-            return
+    end = bare_call(folder, name, port)
+    while answer_bare(end):
+        pass
 
 
 def seats(parties: int) -> list[Seat]:
@@ -93,29 +82,17 @@ def ray_rounds(lines: RayLines) -> list[float]:
 def a_round(turns: int) -> None:
     names = [f"party {k}" for k in range(PARTIES)]
     with TemporaryDirectory() as place:
-        folder, came, spawn = Path(place), SimpleQueue[Any](), multiprocessing.get_context("spawn")
+        folder = Path(place)
         make_keys(folder, ["127.0.0.1"], names)
-        server, port = bare_server(credentials_of(folder, "owner"), PARTIES, came)
-        others = [spawn.Process(target=bare_party, args=(folder, name, port)) for name in names]
-        for process in others:
-            process.start()
-        bare: list[End] = [came.get(timeout=WAIT) for _ in names]
-        lines = RayLines(seats(PARTIES), Echo, cn.Cluster())
-        times: dict[str, list[float]] = {"bare grpcio, mTLS": [], "Ray, one process a party": []}
-        for turn in range(turns + 1):
-            for kind, took in zip(times, (rounds(bare), ray_rounds(lines)), strict=True):
-                times[kind] += took if turn else []  # the first turn warms up
-        lines.close()
-        for send, _ in bare:
-            send(b"end")
-        for process in others:
-            process.join(WAIT)
-        server.stop(None)
-        for send, _ in bare:
-            send(None)  # type: ignore[arg-type]
-    floor = median(times["bare grpcio, mTLS"])
-    rows = [[kind, f"{median(each):.2f}", f"{median(each) / floor:.2f}"] for kind, each in times.items()]
-    show(f"A round with {PARTIES} parties on this machine", ["line", "ms a round, median", "x bare"], rows)
+        with bare_streams(folder, names, bare_party) as bare:
+            lines = RayLines(seats(PARTIES), Echo, cn.Cluster())
+            kinds = {
+                "bare grpcio, mTLS": lambda: rounds(bare.ends),
+                "Ray, one process a party": lambda: ray_rounds(lines),
+            }
+            title = f"A round with {PARTIES} parties on this machine (CPU without Ray's own processes)"
+            compare(title, kinds, turns, bare.pids)
+            lines.close()
 
 
 # a hundred parties

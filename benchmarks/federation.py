@@ -20,19 +20,30 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
 from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import colonnade as cn
-from benchmarks.links import DOWN, PATH, TURN, UP, WAIT, End, bare_server, credentials_of
+from benchmarks.links import (
+    DOWN,
+    TURN,
+    UP,
+    WAIT,
+    answer_bare,
+    bare_call,
+    bare_streams,
+    compare,
+    cpu_of,
+    credentials_of,
+)
 from benchmarks.links import rounds as bare_rounds
 from benchmarks.table import show
 from colonnade.channel import Channel
@@ -47,7 +58,6 @@ from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
 from colonnade.federation.status import StatusFile
-from colonnade.federation.tls import channel_credentials, load_grpc
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.jobs import train_job
 from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step
@@ -123,25 +133,16 @@ def seat(names: Sequence[str], member: int) -> Seat:
     )
 
 
-def party(folder: Path, names: Sequence[str], member: int, bare: int, ours: int) -> None:
+def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -> None:
     """A party that answers over both kinds of stream, in turns."""
     torch.set_num_threads(1)
-    mine, grpc = credentials_of(folder, names[member]), load_grpc()
-    link = dial(f"127.0.0.1:{ours}", mine, seconds=WAIT)
-    outgoing: SimpleQueue[bytes] = SimpleQueue()
-    channel = grpc.secure_channel(f"127.0.0.1:{bare}", channel_credentials(mine, mine.ca))
-    call = channel.stream_stream("/".join(("", *PATH)))(iter(outgoing.get, None))
-    outgoing.put(b"here")
-    end, log = Party(seat(names, member)), AuditLog(folder / f"{member}.jsonl", names[member], "bench")
+    link = dial(f"127.0.0.1:{ours}", credentials_of(folder, name), seconds=WAIT)
+    plain = bare_call(folder, name, bare)
+    end, log = Party(seat(names, names.index(name))), AuditLog(folder / f"{name}.jsonl", name, "bench")
     hello = open_letter(link.receive(WAIT))
     facts = json.dumps({"incarnation": "00" * 16}).encode()
-    link.send(write_letter(hello.reply("answer", names[member], facts)))
-    while True:
-        for _ in range(TURN):
-            if next(call) == b"end":
-                return
-            outgoing.put(UP)
-            next(call)
+    link.send(write_letter(hello.reply("answer", name, facts)))
+    while answer_bare(plain):
         for _ in range(2 * TURN):
             request = link.receive(WAIT)
             reply = end.serve(request)
@@ -165,45 +166,32 @@ def one_round(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     names = [f"party {k}" for k in range(options.parties)]
     with TemporaryDirectory() as place:
-        folder, came = Path(place), SimpleQueue[Any]()
+        folder = Path(place)
         make_keys(folder, ["127.0.0.1"], names)
-        mine = credentials_of(folder, "owner")
-        server, bare_port = bare_server(mine, len(names), came)
-        listener = Listener("127.0.0.1:0", mine, names)
-        spawn = multiprocessing.get_context("spawn")
-        everybody = [
-            spawn.Process(target=party, args=(folder, names, k, bare_port, listener.port)) for k in range(len(names))
-        ]
-        for process in everybody:
-            process.start()
-        bare: list[End] = [came.get(timeout=WAIT) for _ in names]
-        status = StatusFile(folder, "owner", "bench", 1, names)
-        log = AuditLog(folder / "owner.jsonl", "owner", "bench")
-        lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
-        for name in names:
-            lines.meet(name)
-            lines.open(name, bytes(16))
-        tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
-        remote = Remote(tables, [], Channel(), lines, schema(names))
-        remote.channel.know("train", tables[0])
-        times: dict[str, list[float]] = {"bare stream": [], "federation": []}
-        for turn in range(options.rounds // TURN + 1):
-            both = bare_rounds(bare), our_rounds(remote, turn * TURN)
-            if turn:  # the first turn warms up
-                for kind, took in zip(times, both, strict=True):
-                    times[kind] += took
-        for send, _ in bare:
-            send(b"end")
-        for process in everybody:
-            process.join(WAIT)
+        listener = Listener("127.0.0.1:0", credentials_of(folder, "owner"), names)
+        with bare_streams(folder, names, party, names, listener.port) as bare:
+            remote, numbers = remote_over(listener, folder, names), count(step=TURN)
+            kinds = {
+                "bare stream": lambda: bare_rounds(bare.ends),
+                "federation": lambda: our_rounds(remote, next(numbers)),
+            }
+            title = f"A round with {len(names)} parties, {len(UP):,} bytes up and {len(DOWN):,} down, over loopback"
+            compare(title, kinds, max(options.rounds // TURN, 1), bare.pids)
         listener.close()
-        server.stop(None)
-        for send, _ in bare:
-            send(None)  # type: ignore[arg-type]
-    floor = median(times["bare stream"])
-    rows = [[kind, f"{median(each):.2f}", f"{median(each) / floor:.2f}"] for kind, each in times.items()]
-    title = f"A round with {len(names)} parties, {len(UP):,} bytes up and {len(DOWN):,} down, over loopback"
-    show(title, ["", "ms, median", "x bare"], rows)
+
+
+def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> Remote:
+    """The owner's half of a federation whose parties are connected or will be."""
+    status = StatusFile(folder, "owner", "bench", 1, names)
+    log = AuditLog(folder / "owner.jsonl", "owner", "bench")
+    lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    for name in names:
+        lines.meet(name)
+        lines.open(name, bytes(16))
+    tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
+    remote = Remote(tables, [], Channel(), lines, schema(names))
+    remote.channel.know("train", tables[0])
+    return remote
 
 
 # Training
@@ -264,13 +252,6 @@ def relay(port: int, counted: list[int]) -> int:
 
     Thread(target=accept, daemon=True).start()
     return int(server.getsockname()[1])
-
-
-def cpu_of(pids: Sequence[int]) -> float:
-    """CPU seconds of some processes."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    each = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(one[11]) + int(one[12]) for one in each) / ticks
 
 
 def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:

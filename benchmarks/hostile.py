@@ -275,6 +275,7 @@ class Attacked(DirectLines):
 
     def __init__(self, remote: Remote, draw: random.Random, each: int, score: Score, most: int) -> None:
         super().__init__(remote.lines.parties)  # type: ignore[attr-defined]
+        self._replies = remote.lines._replies  # type: ignore[attr-defined]
         self.remote, self.draw, self.each, self.score, self.most = remote, draw, each, score, most
         self.seen: dict[bool, list[bytes]] = {True: [], False: []}
         self.instead: bytes | None = None

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import median
@@ -30,27 +33,39 @@ ASK, UP, DOWN = b"?" * 100, b"u" * (1024 * 60 * 4), b"d" * 80_000
 TURN = 10
 WAIT = 300.0  # parties start slowly on a busy machine
 PATH = "bare.Link", "Stream"
+End = tuple[Callable[[bytes], object], Callable[[], bytes]]
 
 
 def credentials_of(folder: Path, side: str) -> Credentials:
     return read_credentials(*(folder / side / name for name in ("cert.pem", "key.pem", "ca.pem")))
 
 
-def party(folder: Path, name: str, bare: int, ours: int) -> None:
-    """Both ends of a party: whatever is asked over either stream is answered over it."""
-    mine, grpc = credentials_of(folder, name), load_grpc()
-    link = dial(f"127.0.0.1:{ours}", mine, seconds=WAIT)
-    outgoing: SimpleQueue[bytes] = SimpleQueue()
-    channel = grpc.secure_channel(f"127.0.0.1:{bare}", channel_credentials(mine, mine.ca))
+def bare_call(folder: Path, name: str, port: int) -> End:
+    """A party's end of a bare stream."""
+    mine, grpc, outgoing = credentials_of(folder, name), load_grpc(), SimpleQueue[bytes]()
+    channel = grpc.secure_channel(f"127.0.0.1:{port}", channel_credentials(mine, mine.ca))
     call = channel.stream_stream("/".join(("", *PATH)))(iter(outgoing.get, None))
     outgoing.put(b"here")
-    while True:
-        for receive, send in ((lambda: next(call), outgoing.put), (lambda: link.receive(WAIT), link.send)):
-            for _ in range(TURN):
-                if receive() != ASK:
-                    return
-                send(UP)
-                receive()
+    return outgoing.put, call.__next__
+
+
+def answer_bare(end: End) -> bool:
+    """A party's side of one turn over a bare stream; whether there will be another."""
+    send, receive = end
+    for _ in range(TURN):
+        if receive() != ASK:
+            return False
+        send(UP)
+        receive()
+    return True
+
+
+def party(folder: Path, name: str, bare: int, ours: int) -> None:
+    """Both ends of a party: whatever is asked over either stream is answered over it."""
+    link = dial(f"127.0.0.1:{ours}", credentials_of(folder, name), seconds=WAIT)
+    plain = bare_call(folder, name, bare)
+    while answer_bare(plain) and answer_bare((link.send, lambda: link.receive(WAIT))):
+        pass
 
 
 def bare_server(credentials: Credentials, parties: int, came: SimpleQueue[Any]) -> tuple[Any, int]:
@@ -70,7 +85,31 @@ def bare_server(credentials: Credentials, parties: int, came: SimpleQueue[Any]) 
     return server, port
 
 
-End = tuple[Callable[[bytes], object], Callable[[], bytes]]
+@dataclass(frozen=True)
+class Bare:
+    """The owner's ends of bare streams, and the processes at the others."""
+
+    ends: Sequence[End]
+    pids: Sequence[int]
+
+
+@contextmanager
+def bare_streams(folder: Path, names: Sequence[str], party: Callable[..., None], *more: Any) -> Iterator[Bare]:
+    """Start ``party(folder, name, port, *more)`` in a process for each name, and give a bare stream to each."""
+    came, spawn = SimpleQueue[Any](), multiprocessing.get_context("spawn")
+    server, port = bare_server(credentials_of(folder, "owner"), len(names), came)
+    processes = [spawn.Process(target=party, args=(folder, name, port, *more)) for name in names]
+    for process in processes:
+        process.start()
+    ends: list[End] = [came.get(timeout=WAIT) for _ in names]
+    yield Bare(ends, [os.getpid(), *(process.pid or 0 for process in processes)])
+    for send, _ in ends:
+        send(b"end")
+    for process in processes:
+        process.join(WAIT)
+    server.stop(None)
+    for send, _ in ends:
+        send(None)  # type: ignore[arg-type]
 
 
 def our_end(listener: Listener, name: str) -> End:
@@ -94,31 +133,34 @@ def rounds(ends: Sequence[End]) -> list[float]:
     return times
 
 
-def measure(folder: Path, names: Sequence[str], turns: int) -> dict[str, list[float]]:
-    """The times of both kinds."""
-    mine, came = credentials_of(folder, "owner"), SimpleQueue[Any]()
-    server, bare_port = bare_server(mine, len(names), came)
-    listener = Listener("127.0.0.1:0", mine, names)
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=party, args=(folder, name, bare_port, listener.port)) for name in names]
-    for process in processes:
-        process.start()
-    bare = [came.get(timeout=WAIT) for _ in names]
-    ends = {"bare": bare, "ours": [our_end(listener, name) for name in names]}
-    times: dict[str, list[float]] = {kind: [] for kind in ends}
+def cpu_of(pids: Sequence[int]) -> float:
+    """CPU seconds of some processes with all their threads that live, to the nanosecond."""
+    each = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(task.read_text().split()[0]) for task in each) / 1e9
+
+
+def compare(title: str, kinds: Mapping[str, Callable[[], list[float]]], turns: int, pids: Sequence[int]) -> None:
+    """Let kinds of lines take turns, and show what a round takes with each; the first kind is the measure."""
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    spent = dict.fromkeys(kinds, 0.0)
     for turn in range(turns + 1):
-        for kind, each in ends.items():
-            took = rounds(each)
-            times[kind] += took if turn else []  # the first turn warms up
-    for send, _ in bare:
-        send(b"end")
-    for process in processes:
-        process.join(WAIT)
-    listener.close()
-    server.stop(None)
-    for send, _ in bare:
-        send(None)
-    return times
+        for kind, rounds_of in kinds.items():
+            before, took = cpu_of(pids), rounds_of()
+            if turn:  # the first turn warms up
+                times[kind] += took
+                spent[kind] += cpu_of(pids) - before
+    measure = next(iter(kinds))
+    rows = [
+        [
+            kind,
+            f"{median(times[kind]):.2f}",
+            f"{median(times[kind]) / median(times[measure]):.2f}",
+            f"{1000 * spent[kind] / turns / TURN:.2f}",
+            f"{spent[kind] / spent[measure]:.2f}",
+        ]
+        for kind in kinds
+    ]
+    show(title, ["a round", "ms, median", "x bare", "CPU ms, all processes", "x bare"], rows)
 
 
 def main() -> None:
@@ -127,12 +169,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
     names = [f"party {k}" for k in range(options.parties)]
-    with TemporaryDirectory() as folder:
-        make_keys(Path(folder), ["127.0.0.1"], names)
-        times = measure(Path(folder), names, max(options.rounds // TURN, 1))
-    floor = median(times["bare"])
-    rows = [[kind, f"{median(each):.2f}", f"{median(each) / floor:.2f}"] for kind, each in times.items()]
-    show(f"A round with {len(names)} parties over loopback", ["stream", "ms a round, median", "x bare"], rows)
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        make_keys(folder, ["127.0.0.1"], names)
+        listener = Listener("127.0.0.1:0", credentials_of(folder, "owner"), names)
+        with bare_streams(folder, names, party, listener.port) as bare:
+            ours = [our_end(listener, name) for name in names]
+            kinds = {"bare stream": lambda: rounds(bare.ends), "our link": lambda: rounds(ours)}
+            title = f"A round with {len(names)} parties over loopback"
+            compare(title, kinds, max(options.rounds // TURN, 1), bare.pids)
+        listener.close()
 
 
 if __name__ == "__main__":

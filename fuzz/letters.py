@@ -30,6 +30,7 @@ class Recorded(DirectLines):
 
     def __init__(self, remote: Any) -> None:
         super().__init__(remote.lines.parties)
+        self._replies = remote.lines._replies
         self.remote, self.instead = remote, b""
         self.heard: list[tuple[str, Any, bytes, bytes]] = []
 

@@ -46,6 +46,7 @@ class Recording(DirectLines):
 
     def __init__(self, remote: Any) -> None:
         super().__init__(remote.lines.parties)
+        self._replies = remote.lines._replies
         self.remote, self.instead = remote, None
         self.heard: list[tuple[str, Any, bytes, bytes]] = []
 
@@ -201,6 +202,7 @@ def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) 
     serve = party.serve
     party.serve = lambda request: write_letter(change(open_letter(serve(request))))
     run.method.round(run.owner, remote, cn.Turn(1, run.schedule.batch_of(1)))
+    remote.spent()  # receipts of the last step are heard with the next question
 
 
 def with_fields(fields: dict[str, Tensor]) -> Callable[[Any], Any]:

@@ -85,17 +85,28 @@ def train(
     """
     if folder is not None:
         check_vacant(Path(folder))
-    how: dict[str, Any] = {
-        "epochs": epochs,
-        "rounds": rounds,
-        "batch": batch,
-        "seed": seed,
-        "runtime": runtime,
-        "valid": valid,
-    }
-    how |= {"shuffle": shuffle, "evaluate_every": evaluate_every, "stop_drop": stop_drop, "threads": threads}
-    how |= {"missing": missing, "when_away": when_away, "task": task, "weights": weights}
-    run = start(plan(tables, method, model=model, optimizer=optimizer, seal=seal, **how), tables, folder)
+    what = plan(
+        tables,
+        method,
+        epochs=epochs,
+        rounds=rounds,
+        batch=batch,
+        seed=seed,
+        runtime=runtime,
+        model=model,
+        optimizer=optimizer,
+        seal=seal,
+        task=task,
+        weights=weights,
+        valid=valid,
+        shuffle=shuffle,
+        evaluate_every=evaluate_every,
+        stop_drop=stop_drop,
+        threads=threads,
+        missing=missing,
+        when_away=when_away,
+    )
+    run = start(what, tables, folder)
     if targets is not None:
         run.teach(targets)
     return run.fit(test, on_round, away)

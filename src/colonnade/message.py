@@ -115,11 +115,11 @@ def encode(message: Any, envelope: Envelope) -> bytes:
     for name, tensor in items.items():
         header += _name(name) + struct.pack("<BB", _CODE[tensor.dtype], tensor.ndim)
         header += struct.pack(f"<{tensor.ndim}I", *tensor.shape)
-    payload = b"".join(_raw(tensor) for tensor in items.values())
-    length = _PREFIX.size - _LENGTH_FIELD + len(header) + len(payload)
+    payload = [_raw(tensor) for tensor in items.values()]
+    length = _PREFIX.size - _LENGTH_FIELD + len(header) + sum(len(raw) for raw in payload)
     if len(header) > MAX_HEADER or length + _LENGTH_FIELD > MAX_FRAME:
         raise MessageError(f"a message of {length + _LENGTH_FIELD} bytes is beyond what a frame may hold.")
-    return _PREFIX.pack(length, MAGIC, VERSION, len(items), len(header)) + bytes(header) + payload
+    return b"".join([_PREFIX.pack(length, MAGIC, VERSION, len(items), len(header)), header, *payload])
 
 
 def decode(frame: bytes | memoryview, kind: type[M], limit: int = MAX_FRAME) -> tuple[M, Envelope]:
@@ -176,8 +176,9 @@ def _name(text: str) -> bytes:
     return bytes([len(raw)]) + raw
 
 
-def _raw(tensor: Tensor) -> bytes:
-    return tensor.detach().contiguous().numpy().tobytes()
+def _raw(tensor: Tensor) -> memoryview:
+    """The tensor's own bytes, not copied."""
+    return tensor.detach().contiguous().numpy().reshape(-1).data.cast("B")
 
 
 def _open(frame: memoryview) -> tuple[int, memoryview, memoryview]:

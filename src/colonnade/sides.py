@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -112,29 +111,29 @@ def make_sides(
     owner.secret = None if far is None else far.secret
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
-    common: dict[str, Any] = {
-        "runtime": settings.runtime,
-        "task": task,
-        "seed": seed,
-        "batch": settings.batch,
-        "channel": channel,
-    }
     owners = None
     if method.several_owners:
         owners = owner.owners = make_owners(
-            owners_of(tables), places_of(tables), method, parties=len(parties), **common
+            owners_of(tables),
+            places_of(tables),
+            method,
+            settings,
+            parties=len(parties),
+            task=task,
+            channel=channel,
         )
         ledger.owners = owners.names
     built = make_parties(
         parties,
         method,
+        settings,
         models=models,
         optimizers=optimizers,
+        task=task,
+        channel=channel,
         owner_is_first=owner_is_first,
         leaders=None if owners is None else owners.leaders,
         far=far,
-        settings=settings,
-        **common,
     )
     sides = Sides(owner, built, owners, channel)
     if seals.labels is not None:

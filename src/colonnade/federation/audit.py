@@ -27,6 +27,7 @@ START = "0" * 64  # what stands for the line before the first
 LONGEST_LINE = 128 * 1024  # bytes; more than the facts below can take, all escaped
 LONGEST_TEXT = 256
 MOST_FACTS = 16
+_write_json = json.JSONEncoder(separators=(",", ":")).encode
 _LAST_FIELD = re.compile(rb',"hash":"([0-9a-f]{64})"\}')
 _LAST_FIELD_LENGTH = len(',"hash":""}') + 64
 
@@ -131,7 +132,7 @@ class AuditLog:
         if self._file < 0:
             raise FolderError(f"the audit log {self.path} is closed already; open it anew to go on.")
         fields = {"n": self._lines + 1, "time": _now(), **entry, **({"facts": facts} if facts else {})}
-        body = json.dumps({**fields, "before": self._head}, separators=(",", ":")).encode()
+        body = _write_json({**fields, "before": self._head}).encode()
         own = hashlib.sha256(body).hexdigest()
         line = left = b'%s,"hash":"%s"}\n' % (body[:-1], own.encode())
         try:

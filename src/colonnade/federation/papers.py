@@ -37,12 +37,9 @@ _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
 @dataclass(frozen=True)
-class FederationSection:
-    """Where the owner listens, with which keys, and how long it waits."""
+class KeysSection:
+    """A side's own keys."""
 
-    listen: str = "0.0.0.0:8443"
-    deadline: int = 300
-    labels: str = "protected"
     cert: str = "cert.pem"
     key: str = "key.pem"
     ca: str = "ca.pem"
@@ -51,14 +48,12 @@ class FederationSection:
 
 
 @dataclass(frozen=True)
-class KeysSection:
-    """A party's own keys."""
+class FederationSection(KeysSection):
+    """Where the owner listens, with which keys, and how long it waits."""
 
-    cert: str = "cert.pem"
-    key: str = "key.pem"
-    ca: str = "ca.pem"
-    identity: str = "identity.key"
-    crl: str | None = None
+    listen: str = "0.0.0.0:8443"
+    deadline: int = 300
+    labels: str = "protected"
 
 
 @dataclass(frozen=True)
@@ -249,7 +244,7 @@ def _path(came: str, beside: Path) -> str | Path:
     return place if place.is_file() else came
 
 
-def _keys(how: FederationSection | KeysSection, beside: Path, *, tls: bool) -> Keys:
+def _keys(how: KeysSection, beside: Path, *, tls: bool) -> Keys:
     return Keys(
         identity=read_identity(beside / how.identity),
         certificate=read_credentials(beside / how.cert, beside / how.key, beside / how.ca) if tls else None,

@@ -57,24 +57,21 @@ def plain_runtime(came: str | Cluster) -> dict[str, Any]:
 def make_parties(
     tables: Sequence[Table],
     method: Method,
+    settings: Settings,
     *,
-    runtime: str,
     models: Sequence[ModelBuilder],
     optimizers: Sequence[OptimizerBuilder],
     task: Task,
-    seed: int,
-    batch: int,
     channel: Channel,
     owner_is_first: bool,
     leaders: Mapping[str, float] | None = None,
     far: Far | None = None,
-    settings: Settings | None = None,
 ) -> InProcess:
-    """Build every party's networks and put the parties behind the named runtime.
+    """Build every party's networks and put the parties behind the runtime of the settings.
 
     ``leaders`` are the owners by name, each with its share of the rows, if the method knows several.
     """
-    leaders = {OWNER: 1.0} if leaders is None else leaders
+    leaders, seed = {OWNER: 1.0} if leaders is None else leaders, settings.seed
     here = tables[: int(owner_is_first)] if far is not None else tables
     parts = [
         build_parts(method, table, k, models[k], optimizers[k], task.outputs, seed, list(leaders))
@@ -85,16 +82,16 @@ def make_parties(
     singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(here)]
     for single in singles:
         single.leaders, single.task = leaders, task.public
-    channel.wire = runtime == "bytes"
+    channel.wire = settings.runtime == "bytes"
     channel.know("train", tables[0])
-    if far is not None and settings is not None:
+    if far is not None:
         seats = far.seats(
             tables, method, models, optimizers, task, settings, channel.seals, owner_is_first=owner_is_first
         )
         lines = far.connect(seats)
         goes_on = settings.when_away != "wait"
         return Remote(tables, singles, channel, lines, far.schema, job=far.job, keys=far.keys, goes_on=goes_on)
-    sites = _sites(singles, parts, batch, apart, method.kind_of, runtime)
+    sites = _sites(singles, parts, settings, apart, method.kind_of)
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 
 
@@ -102,16 +99,14 @@ def make_owners(
     tables: Sequence[Table],
     places: Sequence[Tensor],
     method: Method,
+    settings: Settings,
     *,
-    runtime: str,
     parties: int,
     task: Task,
-    seed: int,
-    batch: int,
     channel: Channel,
 ) -> LabelOwners:
-    """Build every owner's networks, for methods that know several owners, and put them behind the named runtime."""
-    parts = []
+    """Build every owner's networks, for methods that know several, and put them behind the runtime of the settings."""
+    parts, seed = [], settings.seed
     for _ in tables:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
@@ -120,7 +115,7 @@ def make_owners(
     singles = [LoopSite(k, table, parts[k], derive_seed(seed, "owners")) for k, table in enumerate(tables)]
     for single in singles:
         single.task = task
-    sites = _sites(singles, parts, batch, set(), lambda _: None, runtime)
+    sites = _sites(singles, parts, settings, set(), lambda _: None)
     names = [OWNER] if len(tables) == 1 else [table.name for table in tables]
     return LabelOwners(tables, names, singles, sites, channel, places)
 
@@ -128,15 +123,14 @@ def make_owners(
 def _sites(
     singles: list[LoopSite],
     parts: Sequence[dict[str, Part]],
-    batch: int,
+    settings: Settings,
     apart: Container[int],
     kind_of: Callable[[int], Hashable],
-    runtime: str,
 ) -> Sequence[Site]:
-    if runtime != "fused":
+    if settings.runtime != "fused":
         return singles
     builders = [{name: part.optimizer for name, part in own.items()} for own in parts]
-    return fuse(singles, builders, batch, apart, kind_of)
+    return fuse(singles, builders, settings.batch, apart, kind_of)
 
 
 @contextmanager

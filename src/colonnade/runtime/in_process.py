@@ -66,13 +66,20 @@ class InProcess(Parties):
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
         chosen = self._chosen(to)
+        home, total = self._gathered(step, turn, chosen, all, each)
+        parts = [self._at_home(reply) for reply in home] + total
+        gone = [k for k in chosen if k in self._gone]
+        parts += [self._instead(k, step.__name__, parts[0], turn) for k in gone]
+        return add(parts)  # type: ignore[no-any-return]
+
+    def _gathered(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> tuple[list[Any], list[Any]]:
+        """The replies of the owner's own part, and the sum of all others; each empty if none was asked."""
         replies = self._replies(step, turn, chosen, all, each)
         sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
-        parts: list[Any] = [self._at_home(replies[k]) for k in sorted(self.at_home & replies.keys())]
-        if sent:
-            parts.append(self.channel.sum(sent, step=step.__name__, turn=turn))
-        parts += [self._instead(k, step.__name__, parts[0], turn) for k in chosen if k not in replies]
-        return add(parts)  # type: ignore[no-any-return]
+        home = [reply for k, reply in replies.items() if k in self.at_home]
+        return home, [self.channel.sum(sent, step=step.__name__, turn=turn)] if sent else []
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table (test rows, rows to predict) at every party."""
@@ -135,14 +142,17 @@ class InProcess(Parties):
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
     ) -> dict[int, Any]:
         """What each chosen party that is here would send back, before it is sealed."""
-        self._check_somebody(step, turn, chosen)
-        return self._compute(step, turn, chosen, self._deliver(step.__name__, turn, chosen, all, each), each is None)
+        return self._compute(step, turn, chosen, self._delivered(step, turn, chosen, all, each), each is None)
 
-    def _check_somebody(self, step: Callable[..., Any], turn: Turn, chosen: list[int]) -> None:
+    def _delivered(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> dict[int, Any]:
+        """What each chosen party receives, if any of them is here at all."""
         others = set(chosen) - self.at_home
         if others and others <= self._gone:
             who = ", ".join(self.names[k] for k in sorted(others))
             raise AwayError(f"all parties that round {turn.round} asks for step '{step.__name__}' are away: {who}.")
+        return self._deliver(step.__name__, turn, chosen, all, each)
 
     def _compute(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], received: dict[int, Any], shared: bool

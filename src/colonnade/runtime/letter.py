@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from colonnade.errors import MessageError
 from colonnade.message import MAX_FRAME, MAX_NAME
@@ -80,14 +81,18 @@ def write_letter(letter: Letter) -> bytes:
         raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
     parts: list[bytes | memoryview] = [head]
     for name in _NAMES:
-        text = getattr(letter, name)
-        if len(text) > MAX_NAME or not (text.isascii() and text.isprintable()):
-            raise MessageError(f"the {name} {text!r} cannot travel; use up to {MAX_NAME} printable ASCII characters.")
-        parts += [bytes([len(text)]), text.encode("ascii")]
+        parts.append(_written(getattr(letter, name)))
     parts.append(bytes([len(letter.frames)]))
     for frame in letter.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
     return b"".join(parts)
+
+
+@lru_cache(maxsize=256)
+def _written(name: str) -> bytes:
+    if len(name) > MAX_NAME or not (name.isascii() and name.isprintable()):
+        raise MessageError(f"the name {name!r} cannot travel; use up to {MAX_NAME} printable ASCII characters.")
+    return bytes([len(name)]) + name.encode("ascii")
 
 
 def open_letter(raw: bytes, limit: int = MAX_FRAME) -> Letter:
@@ -106,10 +111,16 @@ def open_letter(raw: bytes, limit: int = MAX_FRAME) -> Letter:
 def _name(raw: bytes, at: int) -> tuple[str, int]:
     if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
         raise MessageError("a letter ends in the middle of a name.")
-    text = raw[at + 1 : at + 1 + raw[at]].decode("ascii", errors="replace")
+    end = at + 1 + raw[at]
+    return _read(raw[at + 1 : end]), end
+
+
+@lru_cache(maxsize=256)
+def _read(name: bytes) -> str:
+    text = name.decode("ascii", errors="replace")
     if text and not (text.isascii() and text.isprintable()):
         raise MessageError(f"a letter holds the name {text!r}, which is not printable.")
-    return text, at + 1 + raw[at]
+    return text
 
 
 def _frames(raw: memoryview, at: int) -> tuple[memoryview, ...]:

@@ -26,6 +26,11 @@ class LoopNet(Net):
         parameters = [parameter for parameter in part.net.parameters() if parameter.requires_grad]
         super().__init__(parameters, build_optimizer(part.optimizer, parameters, whose))
 
+    def train(self, training: bool) -> None:
+        """Put the module and all inside it into training mode, or out of it; most are there already."""
+        if any(module.training != training for module in self.module.modules()):
+            self.module.train(training)
+
     def __call__(self, inputs: Tensor) -> Tensor:
         """The module's output."""
         return self.module(inputs)  # type: ignore[no-any-return]
@@ -72,7 +77,7 @@ class LoopSite(Site):
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""
         for net in self.loop_nets.values():
-            net.module.train(turn.training)
+            net.train(turn.training)
         before = torch.get_rng_state()
         # Not torch.manual_seed, which also tells accelerators that are not there, at the cost of a small step.
         drawn = derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__)

@@ -7,9 +7,9 @@ travel: a party keeps its own and tells a number, and goes back to a number when
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from colonnade.seal.blinding import Blinding
 from colonnade.state import Packed
 from colonnade.table import Table
 
-R = TypeVar("R")
 Fields = dict[str, Tensor]
 KEPT = "kept"
 
@@ -55,6 +54,7 @@ class Remote(InProcess):
         self.lines, self.schema = lines, schema
         self.stamp = Letter("step", job=job, plan=schema.digest)
         self._asked: dict[str, Letter] = {}  # the last letter to each
+        self._unheard: set[str] = set()  # whose last letter wants no reply but its receipt, which nobody waited for yet
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns = 0
@@ -75,6 +75,14 @@ class Remote(InProcess):
         return [name for k, name in enumerate(self.names) if k not in self.at_home]
 
     # a step
+
+    def _delivered(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> dict[int, Any]:
+        self._kinds[step.__name__] = kinds_of(step)[1]
+        if turn is not self._turn:
+            self._turn, self._turns = turn, self._turns + 1
+        return super()._delivered(step, turn, chosen, all, each)
 
     def _deliver(
         self, step: str, turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
@@ -111,18 +119,20 @@ class Remote(InProcess):
     ) -> dict[int, Any]:
         far = [k for k in chosen if k not in self.at_home | self._gone]
         home = [k for k in chosen if k in self.at_home]
+        about = self._about(step.__name__, turn)
         for k in far:
-            self._post("step", self.names[k], self._about(step.__name__, turn), received.get(k))
+            self._post("step", self.names[k], about, received.get(k))
         found = super()._compute(step, turn, home, received, shared) if home else {}
-        found |= {k: self._reply(self.names[k]) for k in far}
+        if self._kinds[step.__name__] is None:
+            self._unheard.update(self.names[k] for k in far)
+            found |= dict.fromkeys(far)
+        else:
+            found |= {k: self._reply(self.names[k]) for k in far}
         return {k: found[k] for k in chosen if k in found}
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
         if k in self.at_home:
             return super()._collect(k, reply, step, turn)
-        if (reply is None) != (self._kinds[step] is None):
-            said = "nothing" if reply is None else f"fields {sorted(reply)}"
-            raise MessageError(f"'{self.names[k]}' answered step '{step}' of round {turn.round} with {said}.")
         return None if reply is None else self._opened(self.names[k], reply, step, turn)
 
     def _opened(self, party: str, wire: Fields, step: str, turn: Turn) -> Any:
@@ -141,38 +151,18 @@ class Remote(InProcess):
         form = self.schema.like(party, "up", step, turn.rows.shape[-1]) or wire
         return kind(*(form.get(name, torch.empty(0)) for name in kind._fields))
 
-    def ask(self, step: Callable[..., R], turn: Turn, **how: Any) -> list[R]:
-        """Run ``step`` at the parties and give one reply per party asked, in their order."""
-        self._begin(step, turn)
-        return super().ask(step, turn, **how)
-
-    def sum(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> R:
-        """Run ``step`` at the parties; only the sum of their replies is given on."""
-        self._begin(step, turn)
-        chosen = self._chosen(to)
+    def _gathered(
+        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
+    ) -> tuple[list[Any], list[Any]]:
         far = [k for k in chosen if k not in self.at_home]
         if self.channel.blinding is None or not far:
             replies = self._replies(step, turn, chosen, all, each)
-            heard = [self._collect(k, reply, step.__name__, turn) for k, reply in replies.items() if k in far]
-            total = [add(heard)] if heard else []
-        else:
-            self._check_somebody(step, turn, chosen)
-            received = self._deliver(step.__name__, turn, chosen, all, each)
-            home = [k for k in chosen if k in self.at_home]
-            replies = super()._compute(step, turn, home, received, each is None) if home else {}
-            total = [self._blinded_sum(self.channel.blinding, step, turn, far, received)]
-            replies |= dict.fromkeys((k for k in far if k not in self._gone), None)
-        parts: list[Any] = [self._at_home(replies[k]) for k in chosen if k in self.at_home] + total
-        parts += [self._instead(k, step.__name__, parts[0], turn) for k in chosen if k not in replies]
-        return add(parts)  # type: ignore[no-any-return]
+            heard = [self._collect(k, replies[k], step.__name__, turn) for k in far if k in replies]
+            return [replies[k] for k in chosen if k in self.at_home], [add(heard)] if heard else []
+        received = self._delivered(step, turn, chosen, all, each)
+        home = [k for k in chosen if k in self.at_home]
+        own = super()._compute(step, turn, home, received, each is None) if home else {}
+        return list(own.values()), [self._blinded_sum(self.channel.blinding, step, turn, far, received)]
 
     def _blinded_sum(
         self, blinding: Blinding, step: Callable[..., Any], turn: Turn, far: list[int], received: dict[int, Any]
@@ -199,11 +189,6 @@ class Remote(InProcess):
         like = self._kinds[name](*(form[field] for field in self._kinds[name]._fields))
         return self.channel.open_sum(blinding, like, task)
 
-    def _begin(self, step: Callable[..., Any], turn: Turn) -> None:
-        self._kinds[step.__name__] = kinds_of(step)[1]
-        if turn is not self._turn:
-            self._turn, self._turns = turn, self._turns + 1
-
     # letters
 
     def _about(self, step: str, turn: Turn) -> dict[str, Any]:
@@ -223,6 +208,7 @@ class Remote(InProcess):
         while told and not told[-1]:
             told.pop()
         envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
+        self._hear(party)
         session = self.lines.session(party)
         self._take_back(party, session, kind)
         last = self._asked[party].sequence if party in self._asked else 0
@@ -230,6 +216,12 @@ class Remote(InProcess):
         frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in told)
         self._asked[party] = letter = Letter(kind, **about, **agreed, sequence=last + 1, frames=frames)
         self.lines.post(party, write_letter(letter))
+
+    def _hear(self, party: str) -> None:
+        """Take the receipt of a step that has no reply; the party was at work on it while others were asked."""
+        if party in self._unheard:
+            self._unheard.remove(party)
+            self._reply(party)
 
     def _take_back(self, party: str, session: bytes, kind: str) -> None:
         """A new session's letters count from 1, and the party begins where it last kept its state."""
@@ -258,6 +250,9 @@ class Remote(InProcess):
             raise MessageError(f"'{party}' replied with a {letter.kind} that is not about what it was asked.")
         if letter.kind == "refusal":
             raise refused(letter.frames[0] if letter.frames else b"", party)
+        if asked.kind == "step" and bool(letter.frames) != (self._kinds[asked.step] is not None):
+            said = "a message" if letter.frames else "nothing"
+            raise MessageError(f"'{party}' answered step '{asked.step}' of round {asked.round} with {said}.")
         if not letter.frames:
             return None
         fields, about = decode_fields(letter.frames[0])

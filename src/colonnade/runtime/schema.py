@@ -62,7 +62,7 @@ class Schema:
             raise MessageError(f"fields {sorted(fields)} came {where}, and {sorted(form)} were expected.")
         for name, value in fields.items():
             kind, shape = form[name]
-            due = tuple(rows if one == ROWS else one for one in shape)
+            due = _due(shape, rows)
             fits = len(due) == value.ndim and all(a in (b, ANY) for a, b in zip(due, value.shape, strict=True))
             if not fits or _kind(value) != kind:
                 raise MessageError(
@@ -79,12 +79,7 @@ class Schema:
         form = self.forms.get(f"{party}/{way}/{step}")
         if form is None or any(ANY in shape for _, shape in form.values()):
             return None
-        return {
-            name: torch.empty(
-                [rows if one == ROWS else one for one in shape], dtype=getattr(torch, kind), device="meta"
-            )
-            for name, (kind, shape) in form.items()
-        }
+        return {name: _empty(kind, _due(shape, rows)) for name, (kind, shape) in form.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for a plan that everybody signs."""
@@ -109,7 +104,22 @@ class Schema:
 
 
 def _kind(value: Tensor) -> str:
-    return str(value.dtype).removeprefix("torch.")
+    return _name_of(value.dtype)
+
+
+@cache
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@cache
+def _empty(kind: str, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, dtype=getattr(torch, kind), device="meta")
+
+
+def _due(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+    """A shape for so many rows."""
+    return tuple(rows if one == ROWS else one for one in shape)
 
 
 def _merged(one: Form, other: Form) -> Form:
