@@ -143,7 +143,7 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
     facts = json.dumps({"incarnation": "00" * 16}).encode()
     link.send(write_letter(hello.reply("answer", name, facts)))
     while answer_bare(plain):
-        for _ in range(2 * TURN):
+        for _ in range(TURN):  # what a round tells comes with what the next one asks
             request = link.receive(WAIT)
             reply = end.serve(request)
             log.received("owner", "step", request, round=0)

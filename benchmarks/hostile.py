@@ -212,7 +212,7 @@ def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bo
         same_form = form_of(letter, exact) == form_of(other, exact)
     except MessageError:
         return False
-    if any(getattr(letter, name) != getattr(other, name) for name in IDENTITY):
+    if len(other.before) or any(getattr(letter, name) != getattr(other, name) for name in IDENTITY):
         return False
     if from_party:
         return same_form and replace(letter, frames=()) == replace(other, frames=())
@@ -281,6 +281,14 @@ class Attacked(DirectLines):
         self.instead: bytes | None = None
 
     def post(self, party: str, request: bytes) -> None:
+        letter = open_letter(request)
+        if len(letter.before):  # two letters in one: the first is attacked inside the other, then each by itself
+            first = bytes(letter.before)
+            for new in self.mutants(first, from_party=False):
+                attack_party(self.parties[party], write_letter(replace(letter, before=new)), self.score)
+            self.post(party, first)
+            super().reply(party)
+            request = write_letter(replace(letter, before=b""))
         for new in self.mutants(request, from_party=False):
             attack_party(self.parties[party], new, self.score)
         super().post(party, request)

@@ -61,7 +61,7 @@ def test_one_input(data: bytes) -> None:
     name, turn, request, reply = lines.heard[data[2] % len(lines.heard)]
     party, score = lines.parties[name], Score()
     assert party._last is not None
-    due = write_letter(replace(open_letter(request), sequence=party._last[0] + 1))
+    due = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
     raw = reply if from_party else due
     others = [one[2 + from_party] for one in lines.heard[-20:]]
     new = data[3:] if as_it_is else mutant(random.Random(data[3:]), raw, others)

@@ -21,7 +21,7 @@ def say(word: str, facts: Facts) -> bytes:
 
 def facts_in(letter: Letter) -> Facts:
     """What a letter says, or :class:`MessageError`."""
-    if len(letter.frames) != 1 or len(letter.frames[0]) > MOST:
+    if len(letter.frames) != 1 or len(letter.frames[0]) > MOST or len(letter.before):
         raise MessageError(f"a letter of the kind '{letter.kind}' came without facts, or with too many.")
     try:
         facts = json.loads(bytes(letter.frames[0]))

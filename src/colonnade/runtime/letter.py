@@ -10,6 +10,7 @@ All integers little-endian::
     u64  sequence                           counts the requests of a session; a reply has its request's
     16s  job      16s session   16s plan    hashes and ids that both sides agreed on before
     names: sender, step, purpose, table, leader; each u8 length and ASCII
+    u32  length and bytes of a letter that wants no reply and is served first; most have none
     u8   frames, each u32 length and bytes
 
 ``open_letter`` faces the network: it trusts nothing and allocates nothing but slices of what came.
@@ -54,11 +55,13 @@ class Letter:
     job: bytes = NOBODY
     session: bytes = NOBODY
     plan: bytes = NOBODY
+    before: bytes | memoryview = b""
+    """Another letter as it is written, that wants no reply; with it two steps are one message."""
     frames: tuple[bytes | memoryview, ...] = ()
 
     def reply(self, kind: str, sender: str, *frames: bytes) -> Letter:
         """A letter back, about the same."""
-        return replace(self, kind=kind, sender=sender, frames=frames)
+        return replace(self, kind=kind, sender=sender, before=b"", frames=frames)
 
     def is_about(self, request: Letter) -> bool:
         """Whether a reply says what its request said, beside its kind, its sender and its frames."""
@@ -69,7 +72,7 @@ class Letter:
     def overhead(self) -> int:
         """Bytes around the frames."""
         names = sum(1 + len(getattr(self, name)) for name in _NAMES)
-        return _HEAD.size + names + 1 + 4 * len(self.frames)
+        return _HEAD.size + names + 4 + len(self.before) + 1 + 4 * len(self.frames)
 
 
 def write_letter(letter: Letter) -> bytes:
@@ -82,7 +85,7 @@ def write_letter(letter: Letter) -> bytes:
     parts: list[bytes | memoryview] = [head]
     for name in _NAMES:
         parts.append(_written(getattr(letter, name)))
-    parts.append(bytes([len(letter.frames)]))
+    parts += [len(letter.before).to_bytes(4, "little"), letter.before, bytes([len(letter.frames)])]
     for frame in letter.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
     return b"".join(parts)
@@ -95,7 +98,7 @@ def _written(name: str) -> bytes:
     return bytes([len(name)]) + name.encode("ascii")
 
 
-def open_letter(raw: bytes, limit: int = MAX_FRAME) -> Letter:
+def open_letter(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Letter:
     """The letter in some bytes, or :class:`MessageError`."""
     if not _HEAD.size <= len(raw) <= limit:
         raise MessageError(f"a letter of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
@@ -105,14 +108,16 @@ def open_letter(raw: bytes, limit: int = MAX_FRAME) -> Letter:
     at, about = _HEAD.size, dict(zip(_NUMBERS, numbers, strict=True))
     for name in _NAMES:
         about[name], at = _name(raw, at)
-    return Letter(kind=KINDS[kind], frames=_frames(memoryview(raw), at), **about)
+    whole = memoryview(raw)
+    about["before"], at = _bytes(whole, at, "letter")
+    return Letter(kind=KINDS[kind], frames=_frames(whole, at), **about)
 
 
-def _name(raw: bytes, at: int) -> tuple[str, int]:
+def _name(raw: bytes | memoryview, at: int) -> tuple[str, int]:
     if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
         raise MessageError("a letter ends in the middle of a name.")
     end = at + 1 + raw[at]
-    return _read(raw[at + 1 : end]), end
+    return _read(bytes(raw[at + 1 : end])), end
 
 
 @lru_cache(maxsize=256)
@@ -129,12 +134,16 @@ def _frames(raw: memoryview, at: int) -> tuple[memoryview, ...]:
     count, at = raw[at], at + 1
     frames = []
     for _ in range(count):
-        length = int.from_bytes(raw[at : at + 4], "little")
-        at += 4
-        if at + length > len(raw):
-            raise MessageError(f"a letter announces a frame of {length} bytes and has {max(len(raw) - at, 0)}.")
-        frames.append(raw[at : at + length])
-        at += length
+        frame, at = _bytes(raw, at, "frame")
+        frames.append(frame)
     if at != len(raw):
         raise MessageError(f"a letter has {len(raw) - at} bytes too many.")
     return tuple(frames)
+
+
+def _bytes(raw: memoryview, at: int, what: str) -> tuple[memoryview, int]:
+    start = at + 4
+    end = start + int.from_bytes(raw[at:start], "little")
+    if end > len(raw):
+        raise MessageError(f"a letter announces a {what} of {end - start} bytes and has {max(len(raw) - start, 0)}.")
+    return raw[start:end], end

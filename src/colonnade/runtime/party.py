@@ -145,6 +145,10 @@ class Party(Server):
         """Refuse a request that says more than anybody reads."""
         _check_read(letter)
 
+    def wants_reply(self, letter: Letter) -> bool:
+        """Only steps that reply with nothing do not."""
+        return letter.kind != "step" or kinds_of(self._step_of(letter))[1] is not None
+
     # the method's steps
 
     def _step(self, letter: Letter) -> Fields | None:

@@ -54,7 +54,7 @@ class Remote(InProcess):
         self.lines, self.schema = lines, schema
         self.stamp = Letter("step", job=job, plan=schema.digest)
         self._asked: dict[str, Letter] = {}  # the last letter to each
-        self._unheard: set[str] = set()  # whose last letter wants no reply but its receipt, which nobody waited for yet
+        self._held: dict[str, bytes] = {}  # by party: a letter that wants no reply and waits for the next one
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns = 0
@@ -119,15 +119,11 @@ class Remote(InProcess):
     ) -> dict[int, Any]:
         far = [k for k in chosen if k not in self.at_home | self._gone]
         home = [k for k in chosen if k in self.at_home]
-        about = self._about(step.__name__, turn)
+        about, silent = self._about(step.__name__, turn), turn.training and self._kinds[step.__name__] is None
         for k in far:
-            self._post("step", self.names[k], about, received.get(k))
+            self._post("step", self.names[k], about, received.get(k), silent=silent)
         found = super()._compute(step, turn, home, received, shared) if home else {}
-        if self._kinds[step.__name__] is None:
-            self._unheard.update(self.names[k] for k in far)
-            found |= dict.fromkeys(far)
-        else:
-            found |= {k: self._reply(self.names[k]) for k in far}
+        found |= {k: None if silent else self._reply(self.names[k]) for k in far}
         return {k: found[k] for k in chosen if k in found}
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
@@ -202,31 +198,37 @@ class Remote(InProcess):
             "part": turn.part,
         }
 
-    def _post(self, kind: str, party: str, about: Mapping[str, Any], *messages: Fields | None) -> None:
-        """Send a letter with these messages in frames; a missing one has an empty frame, but none at the end."""
+    def _post(
+        self, kind: str, party: str, about: Mapping[str, Any], *messages: Fields | None, silent: bool = False
+    ) -> None:
+        """Send a letter with these messages in frames; a missing one has an empty frame, but none at the end.
+
+        A ``silent`` one, that wants no reply, travels with the next letter to that party: one message instead of two.
+        """
         told = list(messages)
         while told and not told[-1]:
             told.pop()
         envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
-        self._hear(party)
         session = self.lines.session(party)
         self._take_back(party, session, kind)
         last = self._asked[party].sequence if party in self._asked else 0
         agreed: dict[str, Any] = {"job": self.stamp.job, "session": session, "plan": self.stamp.plan}
         frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in told)
-        self._asked[party] = letter = Letter(kind, **about, **agreed, sequence=last + 1, frames=frames)
+        before = self._held.pop(party, b"")
+        letter = Letter(kind, **about, **agreed, sequence=last + 1, before=before, frames=frames)
+        self._asked[party] = letter
+        if silent and not before:
+            self._held[party] = write_letter(letter)
+            return
         self.lines.post(party, write_letter(letter))
-
-    def _hear(self, party: str) -> None:
-        """Take the receipt of a step that has no reply; the party was at work on it while others were asked."""
-        if party in self._unheard:
-            self._unheard.remove(party)
+        if silent:
             self._reply(party)
 
     def _take_back(self, party: str, session: bytes, kind: str) -> None:
         """A new session's letters count from 1, and the party begins where it last kept its state."""
         if party in self._asked and self._asked[party].session != session:
             del self._asked[party]
+            self._held.pop(party, None)
             if party in self._state_of and kind != "back":
                 self.call("back", party, {KEPT: self._state_of[party]})
 
@@ -246,7 +248,8 @@ class Remote(InProcess):
             )
         if (letter.job, letter.session, letter.plan) != (asked.job, asked.session, asked.plan):
             raise MessageError(f"'{party}' replied for another job, session or plan; it is stale or foreign.")
-        if not letter.is_about(asked) or letter.kind not in ("answer", "refusal") or len(letter.frames) > 1:
+        more = len(letter.before) or len(letter.frames) > 1
+        if not letter.is_about(asked) or letter.kind not in ("answer", "refusal") or more:
             raise MessageError(f"'{party}' replied with a {letter.kind} that is not about what it was asked.")
         if letter.kind == "refusal":
             raise refused(letter.frames[0] if letter.frames else b"", party)

@@ -42,10 +42,14 @@ class Server(ABC):
         if self._last is not None and self._last[:2] == (letter.sequence, request):
             return self._last[2]
         try:
-            self._check(letter)
+            before = self._before(letter)
+            for number, one in enumerate([*before, letter], 1 + (self._last[0] if self._last else 0)):
+                self._check(one, number)
         except ColonnadeError as error:
             return self._refused(letter, error)  # it is no letter of this session, so it counts as none
         try:
+            for one in before:
+                self._served(one)
             reply = write_letter(self._served(letter))
         except ColonnadeError as error:
             reply = self._refused(letter, error)
@@ -55,13 +59,21 @@ class Server(ABC):
     def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
         return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
 
-    def _check(self, letter: Letter) -> None:
+    def _before(self, letter: Letter) -> list[Letter]:
+        """The letter that came in front of this one, if there is one and it may."""
+        if not len(letter.before):
+            return []
+        before = open_letter(letter.before)
+        if len(before.before) or self.wants_reply(before):
+            raise MessageError(f"a letter '{before.kind}' came to '{self.name}' in another one, and wants a reply.")
+        return [before]
+
+    def _check(self, letter: Letter, due: int) -> None:
         for what, agreed in self.agreed.items():
             if getattr(letter, what) != agreed:
                 raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
         if letter.sender != OWNER or letter.leader != OWNER:
             raise MessageError(f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}'.")
-        due = 1 + (self._last[0] if self._last else 0)
         if letter.sequence != due:
             why = "comes again" if letter.sequence < due else "leaves some out"
             raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
@@ -76,6 +88,10 @@ class Server(ABC):
             return letter.reply("answer", self.name)
         frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
         return letter.reply("answer", self.name, frame)
+
+    def wants_reply(self, letter: Letter) -> bool:
+        """Whether somebody waits for the reply, if only to know that all is well; in an alignment always."""
+        return True
 
     def check_read(self, letter: Letter) -> None:  # noqa: B027 - an alignment reads everything
         """Refuse a request that says more than anybody reads."""
