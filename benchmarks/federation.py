@@ -19,6 +19,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -238,9 +239,10 @@ def relay(port: int, counted: list[int]) -> int:
     server = socket.create_server(("127.0.0.1", 0))
 
     def pump(one: socket.socket, other: socket.socket) -> None:
-        while data := one.recv(1 << 16):
-            counted[0] += len(data)
-            other.sendall(data)
+        with suppress(OSError):  # the other thread closed it
+            while data := one.recv(1 << 16):
+                counted[0] += len(data)
+                other.sendall(data)
         other.close()
 
     def accept() -> None:
