@@ -169,7 +169,7 @@ def spoil_facts(word: str, change: Callable[[dict[str, Any]], Any]) -> Spoil:
     return spoil
 
 
-def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[str] | None = None) -> Spoil:
+def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[int] | None = None) -> Spoil:
     """Change the tensors of a party's replies in training."""
 
     def spoil(request: Letter, reply: Letter) -> Letter:
@@ -177,7 +177,7 @@ def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[str]
             return reply
         fields, about = decode_fields(reply.frames[0])
         if seen is not None:
-            seen.append(request.step)
+            seen.append(request.round)
         changed = {name: change(value) for name, value in fields.items()}
         return replace(reply, frames=(encode(changed, Envelope(about.step, about.sender, about.round)),))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,11 +80,23 @@ def refused(sides: Sides, error: type[ColonnadeError], **how: Any) -> str:
 
 @contextmanager
 def no_step_after(seen: list[Any]) -> Iterator[None]:
-    """No optimiser may step once something was spoilt."""
+    """No optimiser may step once something was spoilt, but for what the round before told."""
     stepped: list[Any] = []
-    handle = register_optimizer_step_pre_hook(lambda *_: stepped.append(1) if seen else None)
+    here, run = threading.local(), Party._run
+
+    def note(self: Party, step: Any, turn: Any, letter: Any) -> Any:
+        here.round = turn.round
+        return run(self, step, turn, letter)
+
+    def step(*_: Any) -> None:
+        if seen and getattr(here, "round", seen[0]) >= seen[0]:
+            stepped.append(1)
+
+    handle = register_optimizer_step_pre_hook(step)
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Party, "_run", note)
+            yield
     finally:
         handle.remove()
     assert seen and not stepped
@@ -441,7 +454,7 @@ def nan_last(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
     def spoil(request: Letter, reply: Letter) -> Letter:
         if request.kind != "step" or request.purpose != "train" or not reply.frames:
             return reply
-        seen.append(request.step)
+        seen.append(request.round)
         return replace(reply, frames=(bytes(reply.frames[0])[:-4] + np.float32("nan").tobytes(),))
 
     return spoil
@@ -457,7 +470,7 @@ def stale(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
         kept.append(reply)
         if request.round == 0:
             return reply
-        seen.append(request.step)
+        seen.append(request.round)
         return kept[0]
 
     return spoil

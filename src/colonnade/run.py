@@ -154,6 +154,8 @@ class Run(Trained):
             self.missed[name] += 1
         self.took_part = [] if loss is None else self._here(away)
         self.round += 1
+        if self.round == self.settings.rounds:
+            self.parties.settle()
         self.seconds += time.perf_counter() - began
         if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
             self._look(away)

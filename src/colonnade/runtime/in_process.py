@@ -108,6 +108,9 @@ class InProcess(Parties):
 
     # what parties of this process never do, and remote ones may
 
+    def settle(self) -> None:
+        """Wait until all that was told has been heard."""
+
     def saved(self, states: Mapping[str, Packed]) -> None:
         """Hear which states a checkpoint holds."""
 

@@ -224,6 +224,14 @@ class Remote(InProcess):
         if silent:
             self._reply(party)
 
+    def settle(self) -> None:
+        """Send what waits for a next letter that will not come."""
+        held, self._held = self._held, {}
+        for party, letter in held.items():
+            self.lines.post(party, letter)
+        for party in held:
+            self._reply(party)
+
     def _take_back(self, party: str, session: bytes, kind: str) -> None:
         """A new session's letters count from 1, and the party begins where it last kept its state."""
         if party in self._asked and self._asked[party].session != session:
