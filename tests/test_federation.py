@@ -35,6 +35,8 @@ def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], 
     far, near = where.train(paper, place), train_job(where.alone(paper))
     assert without_time(far.history) == without_time(near.history)
     assert far.ledger.to_json() == near.ledger.to_json()
+    assert set(far.description["columns"]) <= {"bank"}  # no party tells the names of its columns
+    assert set(near.description["columns"]) == {*far.description["columns"], *OTHERS}
     assert_same_states(near, place)
 
 

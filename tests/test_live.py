@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from colonnade.cli import app
+from colonnade.cli import app, progress
 from colonnade.cli.live import BLOCKS, PERIOD, PLAIN, SLOWEST, live, picture, sparkline
 from colonnade.ledger import Ledger
 from colonnade.message import Size
@@ -211,3 +211,15 @@ def test_train_live_without_a_terminal(tmp_path, monkeypatch):
     assert all("accuracy" in line and "kB" in line for line in done.stderr.splitlines())
     quiet = CliRunner().invoke(app, ["train", "job.toml", "--live", "--quiet", "--folder", "other"])
     assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("width", "facts"), [(40, False), (100, True)])
+def test_the_usual_bar_says_how_far_on_every_width(monkeypatch, width, facts):
+    console = screen(width)
+    monkeypatch.setattr(progress, "err", console)
+    run = fake_run()
+    run.schedule = SimpleNamespace(rounds_per_epoch=10)
+    with progress.bars() as bars:
+        progress.follow(bars, "vimadmm")(run)
+    assert "120/500" in written(console) and "vimadmm" in written(console)
+    assert ("accuracy 91.7 %" in written(console)) is facts and "…" not in written(console)

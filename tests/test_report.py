@@ -133,7 +133,7 @@ def test_read_summary_gives_what_the_run_says(run):
 def test_read_summary_refuses_foreign_folders(tmp_path):
     with pytest.raises(CheckpointError, match="is not a run folder"):
         read_summary(tmp_path)
-    with pytest.raises(CheckpointError, match="is not a run folder"):
+    with pytest.raises(CheckpointError, match="is not a run folder: it does not exist"):
         read_summary(tmp_path / "none")
     (tmp_path / "checkpoints" / "00000001").mkdir(parents=True)
     with pytest.raises(CheckpointError, match="not a checkpoint"):

@@ -97,6 +97,25 @@ def test_pictures_open_by_themselves(browser, page):
         assert browser.run("document.documentElement.tagName") == "svg"
 
 
+def test_bars_show_what_each_party_holds(browser, tmp_path):
+    columns = {"party 1": {"count": 90, "names": ["age", HOSTILE, *(f"column {k}" for k in range(40))]}}
+    runs = [synthetic("images", data={"load": "mnist", "parties": 3}), synthetic("table", columns=columns)]
+    browser.open(write_report(runs, tmp_path / "held.html"))
+    assert browser.complaints == [] and browser.run("window.stolen") is None
+    inside = (
+        "[...document.querySelectorAll('figure')].filter(one => one.textContent.startsWith('Importance'))[{}]"
+        ".querySelectorAll('{}').length"
+    )
+    assert browser.run(inside.format(0, "rect.edge")) == 3
+    reach = (
+        "[...document.querySelectorAll('figure svg')].flatMap(svg => [...svg.querySelectorAll('text, .edge')].map("
+        "one => one.getBoundingClientRect().right - svg.getBoundingClientRect().right))"
+    )
+    assert max(browser.run(reach)) < 1  # nothing is cut off at the right
+    browser.run("[...document.querySelectorAll('details')].forEach(one => one.open = true)")
+    assert "column 39 and 48 more" in browser.run("document.body.innerText")
+
+
 def test_a_large_page_opens(browser, tmp_path):
     large = write_report([synthetic("large", parties=14, rounds=500)], tmp_path / "large.html")
     browser.open(large)

@@ -68,7 +68,7 @@ def test_old_folders_without_findings_still_report(tmp_path):
 def test_unfinished_run_says_so(tmp_path):
     summary = read_summary(write_folder(synthetic("run", rounds=500, last=120), tmp_path / "run"))
     _, text = read(write_report([summary], tmp_path / "page.html"))
-    assert "stopped after round 120 of 500" in text
+    assert "last saved after round 120 of 500" in text
     assert RunView(summary).result["unfinished"] is True
     assert not RunView(summary | {"stopped": True}).unfinished
 
@@ -221,3 +221,18 @@ def test_a_large_run_stays_small(tmp_path):
     assert page.stat().st_size < 5_000_000
     _, text = read(page)
     assert "14 parties trained one model" in text and "Each sender and receiver (42 lines)" in text
+
+
+def test_a_map_is_two_numbers_per_row():
+    run, line = sealed("vimadmm"), up("embedding_map", "explain")
+    assert values_in(run, line) == "two numbers per row"
+    assert could_learn(run, line) == "Which rows look alike to this party."
+
+
+def test_names_of_near_runs_do_not_cover_each_other(tmp_path):
+    runs = [synthetic(f"run {k}", scale=100 + k) for k in range(4)]
+    page = write_report(runs, tmp_path / "page.html", pictures=True)
+    spots = ET.parse(page.with_name("page-files") / "accuracy-against-bytes.svg")
+    lines = [one.get("y") for one in spots.iter() if one.tag.endswith("text") and "run " in str(one.text)]
+    legend = 4
+    assert len(set(lines)) == len(lines) == 2 + legend  # above and below, and no third

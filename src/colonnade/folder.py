@@ -47,7 +47,7 @@ def check_vacant(folder: Path, description: dict[str, Any] | None = None) -> Non
 
 
 def make_folder(path: str | Path) -> Path:
-    """A run folder that exists and can be written, or one clear sentence."""
+    """A folder that exists and can be written, or one clear sentence."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def make_folder(path: str | Path) -> Path:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise FolderError(f"the run folder {folder} cannot be written: {error.strerror}; choose another.") from error
+        raise FolderError(f"the folder {folder} cannot be written: {error.strerror}; choose another.") from error
     return folder
 
 

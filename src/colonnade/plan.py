@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from colonnade.table import Table, check_federation, owners_of, parties_of
 from colonnade.task import Weights, plain_weights, task_of
 
 Many = Any  # one builder, or a list with one per party
+MOST_CHARACTERS = 10_000  # of one party's column names in a description, which is written with every checkpoint
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,19 @@ def _describe(
         "optimizer": [optim.describe(builder) for builder in optimizers],
         "seal": describe(seals),
         "data": tables[0].origin,
+        "columns": {table.name: _columns(table.source_names) for table in tables if table.source_names},
         **outline_of(tables),
     }
+
+
+def _columns(names: Sequence[str]) -> dict[str, Any]:
+    """How many columns there are and the first names, for readers of a report; a resumed run does not look at them.
+
+    >>> _columns(["age", "job"])
+    {'count': 2, 'names': ['age', 'job']}
+    """
+    fit = sum(end <= MOST_CHARACTERS for end in accumulate(map(len, names)))
+    return {"count": len(names), "names": list(names[:fit])}
 
 
 def outline_of(tables: Sequence[Table]) -> dict[str, Any]:

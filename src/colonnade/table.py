@@ -100,6 +100,17 @@ class Table:
         """How many codes each of the last columns has, if those are categories to be embedded."""
         return () if self.preparation is None else tuple(self.preparation.cardinalities)
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the columns before categories became several, where names are known.
+
+        >>> Table(["ann"], [[41.0, 1.0, 0.0]], column_names=("age", "job=clerk", "job=other")).source_names
+        ('age', 'job')
+        """
+        if self.preparation is not None:
+            return tuple(self.preparation.columns)
+        return tuple(dict.fromkeys(name.partition("=")[0] or name for name in map(str, self.column_names)))
+
     def draw(self, rows: Tensor) -> Tensor:
         """The scaled inputs of the given rows, float32."""
         drawn: Tensor = self.columns.index_select(0, rows)  # many times quicker than columns[rows]

@@ -11,15 +11,18 @@ from colonnade.cli.app import err
 from colonnade.report.words import metric, size
 from colonnade.run import Run
 
+NARROW = 80  # columns; below, a bar has no room for facts
+
 
 @contextmanager
 def bars(*, quiet: bool = False) -> Iterator[Progress]:
     """A place for bars, which appears with the first of them."""
+    narrow = err.width < NARROW
     progress = Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=10 if narrow else 24),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}  {task.fields[facts]}"),
+        TextColumn("{task.fields[unit]}" if narrow else "{task.fields[unit]}  {task.fields[facts]}"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=err,
         disable=quiet,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.app import Json, app, err, print_json
-from colonnade.report import RunView, not_comparable, read_summary, write_report
+from colonnade.report import RunView, not_comparable, not_finished, read_summary, write_report
 
 
 @app.command(epilog="Example: colonnade report runs/vafl-digits-0 runs/vimadmm-digits-0 --out both.html")
@@ -29,6 +29,6 @@ def report(
         found = [{"folder": str(run), **facts} for run, facts in zip(runs, results, strict=True)]
         print_json({"report": str(written), "runs": found, "not_comparable": apart})
         return
-    for sentence in apart:
+    for sentence in [*not_finished(summaries), *apart]:
         err.print(f"note: {sentence}", highlight=False, markup=False, soft_wrap=True)
     typer.echo(f"report: {written}")

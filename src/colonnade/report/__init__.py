@@ -11,10 +11,20 @@ from colonnade.errors import ConfigError
 from colonnade.folder import make_folder, write_text
 from colonnade.report.beside import write_beside
 from colonnade.report.compare import why_apart
+from colonnade.report.overview import unfinished
 from colonnade.report.page import document, page, sections
-from colonnade.report.summary import RunView, common_accuracy, read_summary
+from colonnade.report.summary import RunView, common_accuracy, printable, read_summary
 
-__all__ = ["RunView", "common_accuracy", "live_page", "not_comparable", "read_summary", "waiting_page", "write_report"]
+__all__ = [
+    "RunView",
+    "common_accuracy",
+    "live_page",
+    "not_comparable",
+    "not_finished",
+    "read_summary",
+    "waiting_page",
+    "write_report",
+]
 
 
 def write_report(summaries: Sequence[dict[str, Any]], path: str | Path, *, pictures: bool = False) -> Path:
@@ -42,7 +52,14 @@ def live_page(summary: dict[str, Any], checkpoint: str) -> str:
 
 def waiting_page(title: str, sentence: str, checkpoint: str = "") -> str:
     """The same before there is anything to show."""
+    title, sentence = printable(title), printable(sentence)
     return document(title, f'<p class="lead">{escape(sentence)}</p>', "", follows=checkpoint)
+
+
+def not_finished(summaries: Sequence[dict[str, Any]]) -> list[str]:
+    """One sentence for every run that did not come to its end."""
+    runs = _views(summaries)
+    return [unfinished(run, runs) for run in runs if run.unfinished]
 
 
 def not_comparable(summaries: Sequence[dict[str, Any]]) -> list[str]:

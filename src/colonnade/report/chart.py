@@ -12,7 +12,7 @@ from colonnade.report.picture import HEIGHT, WIDTH, Key, Picture
 Point = tuple[float, float]
 Write = Callable[[float], str]
 
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 46  # room for tick labels and axis names
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 14, 46  # room for tick labels and axis names
 MOST_POINTS = 400  # more than there are pixels to show them
 
 

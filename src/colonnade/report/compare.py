@@ -7,11 +7,12 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from colonnade.report.chart import Write, across_powers, frame, upwards
-from colonnade.report.picture import COLOURS, Picture
+from colonnade.report.chart import Point, Write, across_powers, frame, upwards
+from colonnade.report.picture import COLOURS, WIDTH, Key, Picture
 from colonnade.report.summary import RunView
-from colonnade.report.words import join, metric, metric_name, plain
+from colonnade.report.words import cut, join, metric, metric_name, plain
 
+_NAME, _LETTER = 24, 7.2  # characters of a name beside its spot, and their width
 _WHAT = ("data", "rows", "task", "outputs")
 
 
@@ -80,23 +81,40 @@ def pareto(runs: Sequence[RunView], colours: dict[str, int], write_y: Write | No
         *frame(x_axis, y_axis, "MB sent in training", score.lower(), write_y),
         f'<path class="guide" d="{stairs}"/>',
     ]
-    for name, (x, y) in points.items():
-        body.append(_spot(name, x_axis.place(x), y_axis.place(y), colours[name], metric(scored[0].score, y)))
+    spots = {name: (x_axis.place(x), y_axis.place(y)) for name, (x, y) in points.items()}
+    for name, (_, y) in points.items():
+        body.append(_spot(name, *spots[name], colours[name], metric(scored[0].score, y)))
+    body += _names(spots)
     rows = [(name, x, y, "yes" if (x, y) in best else "no") for name, (x, y) in points.items()]
     names = join([name for name, point in points.items() if point in best])
-    return Picture(
-        f"{score} against bytes", f"best for their bytes: {names}", "".join(body), ["run", "MB", score, "best"], rows
-    )
+    keys = [Key(name, colours[name]) for name in points]
+    told, head = f"best for their bytes: {names}", ["run", "MB", score, "best"]
+    return Picture(f"{score} against bytes", told, "".join(body), head, rows, keys=keys)
 
 
 def _spot(name: str, x: float, y: float, colour: int, written: str) -> str:
-    side = "end" if x > 300 else "start"
-    beside = x - 10 if side == "end" else x + 10
     return (
         f'<circle class="f{colour % COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="5.5">'
         f"<title>{escape(name)}: {escape(written)}</title></circle>"
-        f'<text class="strong" x="{beside:.1f}" y="{y - 8:.1f}" text-anchor="{side}">{escape(name)}</text>'
     )
+
+
+def _names(spots: dict[str, Point]) -> list[str]:
+    """Each run's name above its spot or below; none where both places are taken, as the legend has it too."""
+    drawn: list[str] = []
+    taken: list[tuple[float, float, float]] = []  # where names begin and end, and their line
+    for name, (x, y) in spots.items():
+        text, before = cut(name, _NAME), x > 0.65 * WIDTH
+        start, side = (x - 10, "end") if before else (x + 10, "start")
+        left = start - _LETTER * len(text) if before else start
+        right = left + _LETTER * len(text)
+        for line in (y - 8, y + 18):
+            if all(abs(line - other) > 14 or left > end or right < begin for begin, end, other in taken):
+                taken.append((left, right, line))
+                place = f'x="{start:.1f}" y="{line:.1f}" text-anchor="{side}"'
+                drawn.append(f'<text class="strong" {place}>{escape(text)}</text>')
+                break
+    return drawn
 
 
 def _identity(run: RunView) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.report.chart import Series, line_chart, short
+from colonnade.report.held import columns_of, parts_of
 from colonnade.report.picture import Picture
 from colonnade.report.shapes import Bar, bar_chart, histogram, matrix, scatter
 from colonnade.report.summary import RunView
@@ -36,10 +37,13 @@ def quality(run: RunView) -> list[Picture]:
 def who_matters(run: RunView) -> list[Picture]:
     """One bar per party, the most important first."""
     numbers = sorted(run.findings.get("importance", {}).items(), key=lambda item: -item[1])
-    columns = {name: " x ".join(map(str, shape)) for name, _, shape in run.tables if shape}
-    bars = [
-        Bar(f"{name} ({columns[name]})" if name in columns else name, value, f"{value:.3g}") for name, value in numbers
-    ]
+    shapes = {name: " x ".join(map(str, shape)) for name, _, shape in run.tables if shape}
+    columns, parts = columns_of(run), parts_of(run)
+    bars = []
+    for name, value in numbers:
+        label, known = f"{name} ({shapes[name]})" if name in shapes else name, columns.get(name)
+        note, whole = (known.first(), known.whole) if known else ("", "")
+        bars.append(Bar(label, value, f"{value:#.3g}".rstrip("."), note=note, whole=whole, part=parts.get(name)))
     return [bar_chart("Importance of each party", bars, ["party", "importance"])] if bars else []
 
 

@@ -41,6 +41,7 @@ AT_A_PARTY = {
     "each": "How much each party tells about the labels.",
     "o": "What the model says about each row.",
 }
+OF_NO_METHOD = {"embedding_map": "points"}  # steps that any method's parties take, and the field of their answer
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
 _SCALE = 16  # bytes; a message to a blinded party that is no larger holds scales alone
 
@@ -128,6 +129,8 @@ def _only_a_scale(run: RunView, line: Line) -> bool:
 
 def _fields(run: RunView, line: Line) -> list[str]:
     """The fields of the step's message in this direction that have a word, those made of labels first."""
+    if line.step in OF_NO_METHOD:
+        return [OF_NO_METHOD[line.step]]
     message = _message(run, line)
     return [name for name in VALUES if name in getattr(message, "_fields", ())]
 

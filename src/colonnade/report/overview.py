@@ -8,6 +8,7 @@ from typing import Any
 
 from colonnade.report.compare import differing
 from colonnade.report.curves import MEASURED
+from colonnade.report.held import columns_of
 from colonnade.report.summary import RunView, common_accuracy
 from colonnade.report.table import Cell, table
 from colonnade.report.words import duration, join, metric, metric_name, percent, plain, size
@@ -30,7 +31,7 @@ def lead(runs: Sequence[RunView], *, follows: bool = False) -> str:
         who = f"{parties.pop()} parties" if parties != {1} else "One party"
         what = "one model" if len(runs) == 1 else f"{len(runs)} models, one per run,"
         told = f"{who} trained {what} over {rows.pop():,} shared rows; each kept its columns."
-    late = [f'<p class="note warn">{escape(_unfinished(run, runs))}</p>' for run in runs if run.unfinished]
+    late = [f'<p class="note warn">{escape(unfinished(run, runs))}</p>' for run in runs if run.unfinished]
     if follows:
         late = [f'<p class="note">{escape(_so_far(run))}</p>' for run in runs]
     return f'<p class="lead">{told}</p>{"".join(late)}'
@@ -40,9 +41,10 @@ def _so_far(run: RunView) -> str:
     return f"Last saved in {ended(run)}; the page follows the run." if run.unfinished else "The run is finished."
 
 
-def _unfinished(run: RunView, runs: Sequence[RunView]) -> str:
+def unfinished(run: RunView, runs: Sequence[RunView]) -> str:
+    """That a run did not come to its end, and how far it came."""
     who = "The run" if len(runs) == 1 else run.name
-    return f"{who} is not finished: it stopped after {ended(run)}. The page shows what was there by then."
+    return f"{who} is not finished: it was last saved after {ended(run)}, and the page shows what was there by then."
 
 
 def ended(run: RunView) -> str:
@@ -70,12 +72,26 @@ def settings(runs: Sequence[RunView]) -> str:
     names = list(dict.fromkeys(name for facts in columns for name in facts))
     rows = [[name, *(facts.get(name, "") for facts in columns)] for name in names]
     if len(runs) == 1:
-        return table([], rows, style="settings")
+        return table([], rows, style="settings") + _columns(runs)
     head = ["", *(run.name for run in runs)]
     others = differing(runs)
     told = table(head, others, style="settings") if others else "<p>All runs have the same settings.</p>"
     whole = table(head, rows, style="settings")
-    return f"<h3>What differs</h3>{told}<details><summary>All settings</summary>{whole}</details>"
+    return f"<h3>What differs</h3>{told}<details><summary>All settings</summary>{whole}</details>{_columns(runs)}"
+
+
+def _columns(runs: Sequence[RunView]) -> str:
+    """All names of columns that are known, folded; the same ones of several runs once."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        rows = [[name, columns.whole] for name, columns in columns_of(run).items()]
+        if rows:
+            found.setdefault(table([], rows, style="settings"), []).append(run.name)
+    told = {whole: f": {join(names)}" if len(names) < len(runs) else "" for whole, names in found.items()}
+    return "".join(
+        f"<details><summary>Columns of each party{escape(names)}</summary>{whole}</details>"
+        for whole, names in told.items()
+    )
 
 
 def results(runs: Sequence[RunView]) -> str:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
+
+import numpy as np
 
 from colonnade.report.chart import TOP, Axis, Point, across, frame, short, upwards
 from colonnade.report.picture import COLOURS, WIDTH, Key, Picture
+from colonnade.report.words import cut
 
 BAR_STEP = 40
+_THUMB = 30  # the side of the small picture before a bar
+_LABEL = 46  # characters of a bar's name, beside which its amount has room
 MAP_SIDE = 240
 SQUARE = 400  # the side of a matrix
 _NAMES = 108  # room beside it for the classes' names
@@ -17,31 +23,71 @@ _WRITTEN = 14  # up to so many classes the counts fit into their cells
 
 
 @dataclass(frozen=True)
+class Part:
+    """Which cells of a grid a party holds: pixels of an image, or views of an object."""
+
+    cells: np.ndarray
+
+    def svg(self, x: float, y: float, side: float) -> str:
+        """The grid with those cells filled, in a square of so many pixels."""
+        height, width = self.cells.shape
+        scale = side / max(height, width)
+        left, top = x + (side - scale * width) / 2, y + (side - scale * height) / 2
+        return (
+            f'<g transform="translate({left:.2f} {top:.2f}) scale({scale:.4f})"><path class="f0" d="{self._path()}"/>'
+            f'<rect class="edge" width="{width}" height="{height}"/></g>'
+        )
+
+    def _path(self) -> str:
+        """Rectangles: equal lines of cells together, and neighbours in a line together."""
+        drawn, y = [], 0
+        for line, same in groupby(map(tuple, self.cells)):
+            height, x = len(list(same)), 0
+            for filled, run in groupby(line):
+                width = len(list(run))
+                drawn += [f"M{x} {y}h{width}v{height}h-{width}z"] if filled else []
+                x += width
+            y += height
+        return "".join(drawn)
+
+
+@dataclass(frozen=True)
 class Bar:
-    """One amount: its name, how it is written, and which of the page's colours it takes."""
+    """One amount: its name, how it is written, and which of the page's colours it takes.
+
+    ``note`` is a line below it, ``whole`` what a pointer on that line shows, ``part`` a small picture before it.
+    """
 
     label: str
     amount: float
     written: str
     colour: int = 0
+    note: str = ""
+    whole: str = ""
+    part: Part | None = None
 
 
 def bar_chart(title: str, bars: Sequence[Bar], head: Sequence[str] = ("name", "amount")) -> Picture:
     """Amounts as bars, one below the other; those below nought are hollow."""
     most = max((abs(bar.amount) for bar in bars), default=0.0) or 1.0
-    drawn = [_bar(bar, bar.amount / most, TOP + BAR_STEP * number) for number, bar in enumerate(bars)]
+    left = 4 + (_THUMB + 10 if any(bar.part for bar in bars) else 0)
+    step = BAR_STEP + (18 if any(bar.note for bar in bars) else 0)
+    drawn = [_bar(bar, bar.amount / most, left, TOP + step * number) for number, bar in enumerate(bars)]
     told = ", ".join(f"{bar.label} {bar.written}" for bar in bars)
     rows = [(bar.label, bar.amount) for bar in bars]
-    return Picture(title, told, "".join(drawn), head, rows, height=TOP + BAR_STEP * len(bars))
+    return Picture(title, told, "".join(drawn), head, rows, height=TOP + step * len(bars))
 
 
-def _bar(bar: Bar, share: float, y: int) -> str:
-    length, hollow = max(2.0, abs(share) * (WIDTH - 8)), " hollow" if share < 0 else ""
+def _bar(bar: Bar, share: float, left: int, y: int) -> str:
+    length, hollow = max(2.0, abs(share) * (WIDTH - 4 - left)), " hollow" if share < 0 else ""
     colour = bar.colour % COLOURS
+    note = f"<title>{escape(bar.whole)}</title>{escape(bar.note)}"
     return (
-        f'<text x="4" y="{y + 10}">{escape(bar.label)}</text>'
+        f'<text x="{left}" y="{y + 10}"><title>{escape(bar.label)}</title>{escape(cut(bar.label, _LABEL))}</text>'
         f'<text class="strong" x="{WIDTH - 4}" y="{y + 10}" text-anchor="end">{escape(bar.written)}</text>'
-        f'<rect class="f{colour} c{colour} bar{hollow}" x="4" y="{y + 16}" width="{length:.1f}" height="13" rx="2"/>'
+        f'<rect class="f{colour} c{colour} bar{hollow}" x="{left}" y="{y + 16}" width="{length:.1f}" height="13" '
+        f'rx="2"/>{bar.part.svg(4, y - 1, _THUMB) if bar.part else ""}'
+        + (f'<text x="{left}" y="{y + 43}">{note}</text>' if bar.note else "")
     )
 
 
@@ -73,7 +119,7 @@ def matrix(title: str, counts: Sequence[Sequence[int]], names: Sequence[str]) ->
         whole = sum(line) or 1
         y = top + side * row
         if len(counts) <= 24:
-            name = _cut(names[row], 14)
+            name = cut(names[row], 14)
             drawn.append(f'<text x="{_NAMES - 8}" y="{y + side / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for column, count in enumerate(line):
             place = _NAMES + side * column, y
@@ -86,7 +132,7 @@ def matrix(title: str, counts: Sequence[Sequence[int]], names: Sequence[str]) ->
         widest = max(2, int(side / 7))
         for column, name in enumerate(names):
             x = _NAMES + side * (column + 0.5)
-            drawn.append(f'<text x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{escape(_cut(name, widest))}</text>')
+            drawn.append(f'<text x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{escape(cut(name, widest))}</text>')
     rows = [(names[k], names[j], count) for k, line in enumerate(counts) for j, count in enumerate(line)]
     right = sum(line[k] for k, line in enumerate(counts))
     told = f"{right:,} of {sum(map(sum, counts)):,} rows on the diagonal"
@@ -123,7 +169,3 @@ def scatter(title: str, places: Sequence[Sequence[float]], classes: Sequence[int
     keys = [Key(names[number], number) for number in sorted(set(classes))]
     told = f"{len(places)} rows of {len(keys)} classes"
     return Picture(title, told, "".join(drawn), ["x", "y", "class"], rows, MAP_SIDE, MAP_SIDE, keys)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _LATER: dict[str, Any] = {"skipped": 0, "without": 0, "missed": {}, "findings": 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
     """What :meth:`colonnade.Run.summary` gives, from the newest checkpoint of a run folder."""
     folder = Path(run_folder)
+    if not folder.exists():
+        raise CheckpointError(f"{folder} is not a run folder: it does not exist; give one that a training wrote.")
     if not (folder / "checkpoints").is_dir():
         raise CheckpointError(f"{folder} is not a run folder: it has no checkpoints; give one that a training wrote.")
     facts = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))
@@ -47,13 +50,15 @@ class RunView:
         self.task: str = self.settings.get("task", "classes")
         self.score: str = TASKS[self.task].score
         self.outputs: int | None = description.get("outputs")
-        self.labels: list[str] = [str(name) for name in description.get("names", [])]
+        self.labels: list[str] = [printable(str(name)) for name in description.get("names", [])]
         self.tables: list[tuple[str, int, list[int]]] = [tuple(table) for table in description["tables"]]
         self.models: list[dict[str, Any] | None] = description["model"]
         self.optimizers: list[dict[str, Any] | None] = description["optimizer"]
         self.seals: list[dict[str, Any]] = description.get("seal", [])
-        self.data: str = _named(description["data"] or {})
-        self.name: str = summary.get("name") or f"{self.method} on {self.data}"
+        self.origin: dict[str, Any] = description["data"] or {}
+        self.data: str = _named(self.origin)
+        self.columns: dict[str, dict[str, Any]] = description.get("columns", {})  # none in older folders
+        self.name: str = printable(summary.get("name") or f"{self.method} on {self.data}")
         self.parties: list[str] = summary["parties"]
         self.owners: list[str] = [name for name, _, shape in self.tables if not shape]
         self.history: list[Row] = summary["history"]
@@ -73,6 +78,8 @@ class RunView:
         float(sum(line.messages + line.total for line in self.ledger.rows) + self.round + self.seconds)
         for key in ("rounds", "batch", "seed", "stop_drop"):
             float(self.settings[key] or 0)
+        for one in self.columns.values():
+            _ = one["count"] + 0, "".join(one["names"])
         self._check_findings()
 
     def _check_findings(self) -> None:
@@ -170,6 +177,15 @@ class RunView:
     def is_owner(self, name: str) -> bool:
         """Whether the ledger means an owner by this name."""
         return name == OWNER or name in self.owners
+
+
+def printable(text: str) -> str:
+    r"""A text without what no page or picture may hold, such as half of a character that a file's name ends in.
+
+    >>> printable("a\x00b\udcffc")
+    'a b c'
+    """
+    return "".join(" " if unicodedata.category(one) in ("Cc", "Cs", "Cn") else one for one in text)
 
 
 def common_accuracy(runs: Sequence[RunView]) -> float | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len, set_cell_size
+
 from colonnade.report.summary import RunView
 
 
@@ -42,6 +44,15 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters; those of Chinese, for instance, count twice.
+
+    >>> cut("demography", 10), cut("demography", 6), cut("人口统计", 6)
+    ('demography', 'demog…', '人口…')
+    """
+    return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"
 
 
 def metric(name: str, value: float) -> str:
