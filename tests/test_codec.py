@@ -155,6 +155,8 @@ def test_forged_positions_are_refused() -> None:
         cn.TopK(0.5).decode("h", {**wire, "h.at": wire["h.at"] | 128})
     with pytest.raises(MessageError, match="one position"):
         cn.TopK(0.5).decode("h", {**wire, "h.at": torch.zeros_like(wire["h.at"])})
+    with pytest.raises(MessageError, match="codes of 1027 bits where 3 were agreed"):
+        cn.TopK(0.5).decode("h", {**wire, "h.at.form": wire["h.at.form"] | torch.tensor([1024, 0, 0])})
     with pytest.raises(MessageError):
         cn.TopK(0.5).decode("h", {**wire, "h": wire["h"][:1]})
 

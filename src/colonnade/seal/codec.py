@@ -98,12 +98,17 @@ def as_wire(name: str, codes: Codes, bits: int, shape: tuple[int, ...]) -> dict[
 def from_wire(name: str, wire: dict[str, Tensor], bits: int) -> tuple[Codes, tuple[int, ...]]:
     """The codes and their tensor's shape, or :class:`MessageError`."""
     shape = shape_of(name, wire)
+    return codes_of(name, wire, bits, math.prod(shape)), shape
+
+
+def codes_of(name: str, wire: dict[str, Tensor], bits: int, count: int) -> Codes:
+    """So many codes of so many bits, if that is what came; the form was checked before."""
     came = int(wire[f"{name}.form"][0])
     if came != bits:
         raise MessageError(f"'{name}' came in codes of {came} bits where {bits} were agreed; use the same seals.")
     if wire[name].dtype != torch.uint8:
         raise MessageError(f"'{name}' came as {wire[name].dtype} where packed codes were expected.")
-    return unpack(wire[name].numpy(), bits, math.prod(shape)), shape
+    return unpack(wire[name].numpy(), bits, count)
 
 
 def shape_of(name: str, wire: dict[str, Tensor]) -> tuple[int, ...]:

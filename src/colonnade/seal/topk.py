@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError, MessageError
-from colonnade.seal.codec import Codec, Draw, as_wire, shape_of
-from colonnade.seal.pack import unpack
+from colonnade.seal.codec import Codec, Draw, as_wire, codes_of, shape_of
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class TopK(Codec):
         # The share bounds what is unfolded here: few values may not announce rows that fill the memory.
         if came.dtype != torch.float32 or tuple(came.shape) != (shape[0], self._kept(width)):
             raise MessageError(f"{tuple(came.shape)} values of '{name}' came for rows of the shape {shape}.")
-        raw = wire[f"{name}.at"].numpy()
-        at = unpack(raw, _index_bits(width), came.numel()).astype(np.int64).reshape(tuple(came.shape))
+        positions = codes_of(f"{name}.at", wire, _index_bits(width), came.numel())
+        at = positions.astype(np.int64).reshape(tuple(came.shape))
         if at.size and at.max() >= width:
             raise MessageError(f"a value of '{name}' stands at position {at.max()} of a row with {width} entries.")
         if (np.diff(at, axis=1) <= 0).any():
