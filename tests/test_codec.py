@@ -156,7 +156,9 @@ def test_forged_positions_are_refused() -> None:
     with pytest.raises(MessageError, match="one position"):
         cn.TopK(0.5).decode("h", {**wire, "h.at": torch.zeros_like(wire["h.at"])})
     with pytest.raises(MessageError, match="codes of 1027 bits where 3 were agreed"):
-        cn.TopK(0.5).decode("h", {**wire, "h.at.form": wire["h.at.form"] | torch.tensor([1024, 0, 0])})
+        cn.TopK(0.5).decode(
+            "h", {**wire, "h.at.form": wire["h.at.form"] | torch.tensor([1024, 0, 0], dtype=torch.int32)}
+        )
     with pytest.raises(MessageError):
         cn.TopK(0.5).decode("h", {**wire, "h": wire["h"][:1]})
 
