@@ -257,7 +257,7 @@ def relay(port: int, counted: list[int]) -> int:
 
 
 def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
-    """One run over the federation, from its first round to the last but one: CPU, bytes of the ledger and of the socket."""
+    """A run over the federation, from its first round to the last but one: CPU, bytes of the ledger and the socket."""
     spawn, found = multiprocessing.get_context("spawn"), []
     listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
     host = Host(paper, place, listener=listener)
