@@ -1,6 +1,6 @@
 """What a Ray cluster costs and gives: a round beside a bare stream, a hundred parties on two nodes, a sweep.
 
-    python -m benchmarks.cluster [--rounds 200] [--only round|parties|sweep]
+    python -m benchmarks.cluster [--rounds 200] [--epochs 30] [--only round|parties|sweep]
 
 A round is as in benchmarks.links: a small request to every party, 0.23 MB back from each, 0.08 MB down to each. The
 bare stream is grpcio with mutual TLS, over loopback; both take turns of ten rounds in one run. Ray's round also waits
@@ -138,7 +138,7 @@ def _where(_: Any) -> str:
 # a sweep
 
 
-def a_sweep(runs: int) -> None:
+def a_sweep(runs: int, epochs: int) -> None:
     data, over = {"load": "digits", "parties": 4}, {"seed": list(range(runs))}
     seconds: dict[str, float] = {}
     cluster = cn.Cluster()
@@ -147,22 +147,23 @@ def a_sweep(runs: int) -> None:
     for kind, how in ways.items():
         with TemporaryDirectory() as folder:
             began = time.perf_counter()
-            cn.sweep(data, "vimadmm", over, folder=folder, epochs=30, batch=64, **how)
+            cn.sweep(data, "vimadmm", over, folder=folder, epochs=epochs, batch=64, **how)
             seconds[kind] = time.perf_counter() - began
     base = seconds["one process"]
     rows = [[kind, f"{took:.1f}", f"{base / took:.2f}"] for kind, took in seconds.items()]
-    show(f"A sweep of {runs} runs, {os.cpu_count()} cores", ["where", "s", "times as fast"], rows)
+    show(f"A sweep of {runs} runs of {epochs} epochs, {os.cpu_count()} cores", ["where", "s", "times as fast"], rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--epochs", type=int, default=30, help="of each run of the sweep")
     parser.add_argument("--only", choices=["round", "parties", "sweep"])
     options = parser.parse_args(arguments)
     if options.only in (None, "round"):
         a_round(max(options.rounds // TURN, 1))
     if options.only in (None, "sweep"):
-        a_sweep(8)
+        a_sweep(8, options.epochs)
     if options.only in (None, "parties"):
         load_ray().shutdown()  # the nodes below are another cluster
         hundred_parties()

@@ -17,7 +17,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,32 +41,49 @@ SPEED = ("benchmarks.flare_speed.Timer", "benchmarks.flare_speed.Echo")
 
 
 def write_sides(folder: Path, jobs: Sequence[str], *, epochs: int = 10, deadline: int = 120) -> None:
-    """Every side's table, keys and paper, and the same job for one process."""
-    make_keys(folder, ["localhost"], SITES)
+    """Every side's table, keys and paper, and these jobs, all alike."""
     drawn = np.random.default_rng(0)
     columns, weights = drawn.normal(size=(600, 15)), drawn.normal(size=15)
-    labels = (columns @ weights > 0).astype(int)
-    for number, name in enumerate(("owner", *SITES)):
-        rows = drawn.permutation(600)[: 600 - 10 * number]
-        with (folder / name / "rows.csv").open("w", newline="") as file:
-            out = csv.writer(file)
-            out.writerow(["id", *(f"{name}{k}" for k in range(3)), *(["churn"] if number == 0 else [])])
-            for row in rows:
-                cells = [f"{value:.4f}" for value in columns[row, 3 * number : 3 * number + 3]]
-                out.writerow([f"c{row:05d}", *cells, *([labels[row]] if number == 0 else [])])
-    own = '[[party]]\nname = "bank"\nfiles = "{}"\nid = "id"\nlabel = "churn"\n'
-    keys = "".join(f'[[party]]\nname = "{name}"\nkey = "../{name}/identity.pub"\n' for name in SITES)
-    files = "".join(f'[[party]]\nname = "{name}"\nfiles = "{name}/rows.csv"\nid = "id"\n' for name in SITES)
-    train = TRAIN.format(epochs=epochs)
+    write_parties(folder, columns, (columns @ weights > 0).astype(int))
     for job in jobs:
-        head = f'[federation]\ndeadline = {deadline}\nlabels = "shown"\n'
-        (folder / "owner" / f"{job}.toml").write_text(head + own.format("rows.csv") + keys + train)
-    (folder / "alone.toml").write_text(own.format("owner/rows.csv") + files + train + 'runtime = "loop"\n')
+        write_job(folder, job, TRAIN.format(epochs=epochs), deadline=deadline)
+
+
+def write_parties(folder: Path, columns: Any, labels: Any, *, runs: int = 9) -> None:
+    """Cut columns into everybody's table, and write keys and the parties' papers, which allow so many runs."""
+    make_keys(folder, ["localhost"], SITES)
+    drawn, sides = np.random.default_rng(0), ("owner", *SITES)
+    for number, (name, own) in enumerate(zip(sides, np.array_split(columns, len(sides), axis=1), strict=True)):
+        rows = drawn.permutation(len(own))[: len(own) - 10 * number]
+        label = [("label", labels)] if name == "owner" else []
+        cells = [(f"{name}{k}", own[:, k].round(4)) for k in range(own.shape[1])]
+        write_table(folder / name / "rows.csv", rows, [*cells, *label])
+        if label:
+            write_table(folder / name / "labels.csv", rows, label)
     for name in SITES:
         (folder / name / "party.toml").write_text(
             f'[party]\nname = "{name}"\nfiles = "rows.csv"\nid = "id"\n'
-            '[owner]\nkey = "../owner/identity.pub"\n[allow]\nruns = 9\n'
+            f'[owner]\nkey = "../owner/identity.pub"\n[allow]\nruns = {runs}\n'
         )
+
+
+def write_table(place: Path, rows: Any, named: Sequence[tuple[str, Any]]) -> None:
+    """A CSV of these rows of some columns."""
+    with place.open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["id", *(name for name, _ in named)])
+        out.writerows([f"c{row:05d}", *(values[row] for _, values in named)] for row in rows)
+
+
+def write_job(folder: Path, job: str, how: str, *, deadline: int = 120, columns: bool = True) -> None:
+    """A job for the owner, with its columns or its labels alone, and the same for one process that has all files."""
+    table = "rows.csv" if columns else "labels.csv"
+    own = '[[party]]\nname = "bank"\nfiles = "{}"\nid = "id"\nlabel = "label"\n'
+    keys = "".join(f'[[party]]\nname = "{name}"\nkey = "../{name}/identity.pub"\n' for name in SITES)
+    files = "".join(f'[[party]]\nname = "{name}"\nfiles = "{name}/rows.csv"\nid = "id"\n' for name in SITES)
+    head = f'[federation]\ndeadline = {deadline}\nlabels = "shown"\n'
+    (folder / "owner" / f"{job}.toml").write_text(head + own.format(table) + keys + how)
+    (folder / f"{job}.toml").write_text(own.format(f"owner/{table}") + files + how)
 
 
 def set_up(folder: Path, jobs: Sequence[str]) -> Poc:
@@ -84,15 +102,7 @@ def set_up(folder: Path, jobs: Sequence[str]) -> Poc:
 def submit(poc: Poc, folder: Path, job: str) -> subprocess.Popen[bytes]:
     """``colonnade flare`` in a process of its own."""
     paper, results = folder / "owner" / f"{job}.toml", folder / f"results-{job}"
-    command = [
-        sys.executable,
-        "-c",
-        "from colonnade.cli import main; main()",
-        "flare",
-        str(paper),
-        "--submit",
-        str(poc.kit(ADMIN)),
-    ]
+    command = [sys.executable, "-m", "colonnade", "flare", str(paper), "--submit", str(poc.kit(ADMIN))]
     with (folder / f"{job}.log").open("wb") as log:
         return subprocess.Popen([*command, "--folder", str(results), "--json"], env=poc.env, stdout=log, stderr=log)
 
@@ -103,24 +113,21 @@ def wait_for_training(poc: Poc, job: str, checkpoints: int = 2) -> None:
         time.sleep(0.05)
 
 
-def states(poc: Poc, job: str) -> dict[str, dict[str, Any]]:
-    """The newest state of every side, each from that side's own folder."""
-    owner = poc.wait_for(f"{SERVER}/colonnade/{job}-*", 1.0)
-    newest = max((owner / "checkpoints").glob("[0-9]*"))
-    found = {"owner": load_file(newest / "owner.safetensors"), "bank": load_file(newest / "party-000.safetensors")}
-    for number, name in enumerate(SITES, start=1):
-        kept = int(load_file(newest / f"party-{number:03d}.safetensors")["kept"][0])
+def states(poc: Poc, job: str, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The newest state of every side, each from that side's own folder; ``names`` are those of the sides' files."""
+    owner = poc.wait_for(f"{SERVER}/colonnade/{job}-????????", 1.0)
+    found = states_in(owner, names)
+    for name in SITES:
+        kept = int(found[name]["kept"][0])
         folder = poc.kit(name) / "colonnade" / owner.name / "states" / f"{kept:08d}"
         found[name] = load_file(max(folder.glob("[0-9]*")) / "party.safetensors")
     return found
 
 
-def states_alone(folder: Path) -> dict[str, dict[str, Any]]:
-    """The same of a run in one process."""
+def states_in(folder: Path, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The newest states in a run folder, by whose they are."""
     newest = max((folder / "checkpoints").glob("[0-9]*"))
-    names = ["bank", *SITES]
-    parties = {name: load_file(newest / f"party-{k:03d}.safetensors") for k, name in enumerate(names)}
-    return {"owner": load_file(newest / "owner.safetensors"), **parties}
+    return {names.get(file.stem, file.stem): load_file(file) for file in newest.glob("*.safetensors")}
 
 
 def differing(one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]) -> list[str]:
@@ -143,12 +150,14 @@ def history(folder: Path) -> list[dict[str, str]]:
 
 
 def report(poc: Poc, folder: Path, job: str) -> str:
-    """Whether a job came to what one process came to."""
-    alone, results = folder / "alone", folder / f"results-{job}"
+    """Whether a job came to what one process comes to."""
+    alone, results = folder / f"alone-{job}", folder / f"results-{job}"
+    paper = read_job(folder / f"{job}.toml")
+    near = train_job(replace(paper, train=replace(paper.train, runtime="loop")), alone)
     same = {
         "history": history(alone) == history(results),
         "ledger": (alone / "ledger.csv").read_text() == (results / "ledger.csv").read_text(),
-        "parameters": not differing(states_alone(alone), states(poc, job)),
+        "parameters": not differing(states_in(alone, near.sides.names), states(poc, job, near.sides.names)),
     }
     return ", ".join(f"{what} {'equal' if is_same else 'DIFFERENT'}" for what, is_same in same.items())
 
@@ -182,7 +191,6 @@ def main() -> None:
         folder = options.folder or Path(draft)
         folder.mkdir(parents=True, exist_ok=True)
         write_sides(folder, tuple(JOBS))
-        train_job(read_job(folder / "alone.toml"), folder / "alone")
         poc = set_up(folder, tuple(JOBS))
         from benchmarks.flare_speed import timed
 

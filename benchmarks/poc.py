@@ -37,6 +37,7 @@ class Poc:
             "OMP_NUM_THREADS": "1",
         }
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._ports = _free_ports(2)
 
     def kit(self, name: str) -> Path:
         """The startup kit of a side, which is its workspace too."""
@@ -46,7 +47,7 @@ class Poc:
         """Provision everybody."""
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         project = self.folder / "project.yml"
-        project.write_text(json.dumps(_project(self.sites)))  # JSON is YAML
+        project.write_text(json.dumps(_project(self.sites, *self._ports)))  # JSON is YAML
         command = [sys.executable, "-m", "nvflare.cli", "poc", "prepare", "-i", str(project), "--force"]
         subprocess.run(command, env=self.env, check=True, stdout=subprocess.DEVNULL, timeout=120)
 
@@ -99,14 +100,23 @@ class Poc:
 
     @contextmanager
     def running(self) -> Iterator[Poc]:
-        """All services, from their start to their end."""
+        """All services, from when the server listens to their end."""
         try:
             for name in (SERVER, *self.sites):
                 self.start(name)
+            self._wait_for_server(180.0)
             yield self
         finally:
             for name in [*self._started]:
                 self.kill(name)
+
+    def _wait_for_server(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("localhost", self._ports[0]), timeout=1.0):
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"the FLARE server did not listen within {seconds:g} s; see {self.folder / SERVER}.log")
 
     def wait_for(self, place: str, seconds: float) -> Path:
         """Wait until a file with this pattern is in the folder of the kits."""
@@ -130,8 +140,7 @@ def _free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _project(sites: Sequence[str]) -> dict[str, object]:
-    port, admin = _free_ports(2)
+def _project(sites: Sequence[str], port: int, admin: int) -> dict[str, object]:
     impl = "nvflare.lighter.impl"
     return {
         "api_version": 3,

@@ -256,8 +256,10 @@ class FakeServer:
         return str(place.parent)
 
 
-def follow(server: FakeServer, folder: Path, deadline: float = 5.0) -> Outcome:
-    return Submission(server, ["shop"], deadline, lambda sentence: None).follow(folder / "job", folder / "results")
+def follow(
+    server: FakeServer, folder: Path, deadline: float = 5.0, say: Callable[[str], object] = lambda sentence: None
+) -> Outcome:
+    return Submission(server, ["shop"], deadline, say).follow(folder / "job", folder / "results")
 
 
 def test_a_job_that_a_fault_ended_is_cloned_until_it_is_finished(tmp_path: Path) -> None:
@@ -297,9 +299,11 @@ def test_a_job_that_flare_cannot_start_is_told_with_flares_words(tmp_path: Path)
 
 
 def test_a_site_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AwayError, match=r"no site 'shop' was connected to FLARE within 0.05 s") as caught:
-        follow(FakeServer(tmp_path, sites=("shoe",)), tmp_path, deadline=0.05)
+    said: list[str] = []
+    with pytest.raises(AwayError, match=r"no site 'shop' was connected to FLARE within 0.05 s, but shoe;") as caught:
+        follow(FakeServer(tmp_path, sites=("shoe",)), tmp_path, deadline=0.05, say=said.append)
     assert caught.value.party == "shop"
+    assert said == ["waiting up to 0.05 s for site 'shop'; connected: shoe"]  # at once, and once
 
 
 def test_a_dead_site_that_the_server_still_lists_is_waited_for(tmp_path: Path) -> None:
@@ -347,6 +351,17 @@ def test_without_nvflare_the_extra_is_named(tmp_path: Path) -> None:
 
 @needs_flare
 @pytest.mark.slow
+@pytest.mark.parametrize("has", [(), ("client.crt",)], ids=["nothing", "a site's"])
+def test_only_a_users_startup_kit_will_do(has: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "kit" / "startup").mkdir(parents=True)
+    for name in has:
+        (tmp_path / "kit" / "startup" / name).write_text("")
+    result = colonnade(job(tmp_path), "--submit", tmp_path / "kit")
+    assert result.exit_code == 2 and "is no startup kit of a FLARE user: it has no startup/" in result.stderr
+
+
+@needs_flare
+@pytest.mark.slow
 def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
     result = colonnade(job(tmp_path), "--export", tmp_path / "jobs")
     assert result.exit_code == 0, result.stderr
@@ -367,11 +382,7 @@ def test_on_flare_as_in_one_process_even_if_a_site_dies(tmp_path: Path) -> None:
     from benchmarks import flare
     from benchmarks.poc import SERVER
 
-    from colonnade.config import read_job
-    from colonnade.jobs import train_job
-
     flare.write_sides(tmp_path, ("together", "unsigned"), deadline=240)
-    train_job(read_job(tmp_path / "alone.toml"), tmp_path / "alone")
     poc = flare.set_up(tmp_path, ("together",))
     with poc.running():
         following = flare.submit(poc, tmp_path, "together")

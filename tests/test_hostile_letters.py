@@ -8,6 +8,7 @@ import random
 import resource
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.errors import ColonnadeError, MessageError, SealError, again
+from colonnade.errors import AwayError, ColonnadeError, LinkError, MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.lines import DirectLines
@@ -230,6 +231,7 @@ def refusal(**fields: bytes) -> Callable[[Any], Any]:
         refusal(part0=b"MessageError"),
         refusal(part0=b"MessageError", part1=b"x" * 5000),
         refusal(part0=b"Broken", part1=b"gone"),
+        refusal(part0=b"AwayError", part1=b"gone"),
         refusal(part0=b"\xff\xfe", part1=b"\xff\xfe"),
     ],
 )
@@ -266,7 +268,32 @@ def test_the_owner_of_a_blinded_sum_raises_our_errors(fields: Any, recover: bool
 def test_a_refusal_cannot_write_on_a_terminal() -> None:
     frame = refusal(part0=b"SealError", part1=b"\x1b[2J\nno")(Letter("answer", "a")).frames[0]
     assert str(refused(frame, "a")) == "'a' refused: ?[2J?no"
-    assert isinstance(again("Broken", "gone"), ColonnadeError)
+
+
+@pytest.mark.parametrize("when_away", ["wait", "skip", "without"])
+@pytest.mark.parametrize("kind", ["AwayError", "Broken", "UnreachableError"])
+def test_who_says_that_it_is_away_is_not(kind: str, when_away: str, tmp_path: Path) -> None:
+    """Else it would be waited for, as it is there, and asked again, without end; or rounds would be skipped for it."""
+    asked = []
+
+    def spoil(run: cn.Run) -> None:
+        party = run.parties.lines.parties["party 3"]
+        serve = party.serve
+
+        def refuse(request: bytes) -> bytes:
+            asked.append(request)
+            assert len(asked) < 20, "the owner asks again and again"
+            reply = open_letter(serve(request))
+            is_step = open_letter(request).kind == "step"
+            return write_letter(refusal(part0=kind.encode(), part1=b"wait for me")(reply) if is_step else reply)
+
+        party.serve = refuse
+
+    tables = cn.split(torch.randn(40, 6).numpy(), torch.arange(40).numpy() % 2, 3)
+    how = {"rounds": 4, "batch": 10, "runtime": "apart", "evaluate_every": 1, "when_away": when_away}
+    with pytest.raises(ColonnadeError, match="'party 3' refused: wait for me") as caught:
+        cn.train(tables, "fdml", folder=tmp_path / "run", on_round=spoil, **how)
+    assert not isinstance(caught.value, AwayError | LinkError) and asked
 
 
 def test_few_bytes_do_not_become_a_monstrous_tensor() -> None:

@@ -118,11 +118,14 @@ def name_of(error: ColonnadeError) -> str:
 def again(kind: str, text: str) -> ColonnadeError:
     """An error that another process had: of the same class if it is one of ours, with its sentence.
 
-    >>> again("SealError", "the masks differ; stop.")
-    SealError('the masks differ; stop.')
+    Never one of those that make us wait or try again: they are about one's own end of a line, and whoever can say
+    something over it is not away. A party that said so could else keep the owner waiting for ever.
+
+    >>> again("SealError", "the masks differ; stop."), again("AwayError", "wait for me.")
+    (SealError('the masks differ; stop.'), ColonnadeError('wait for me.'))
     """
-    known = {name: cls for name, cls in _travelling().items() if cls is not Broken}  # links break at one's own end
-    return known.get(kind, ColonnadeError)(text)
+    cls = _travelling().get(kind, ColonnadeError)
+    return ColonnadeError(text) if issubclass(cls, AwayError | UnreachableError | Broken) else cls(text)
 
 
 def _travelling() -> dict[str, type[ColonnadeError]]:

@@ -22,6 +22,7 @@ from colonnade.flare.outcome import Outcome, copy_results, read_outcome
 log = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between two questions to the server
 TRIES = 3  # how often a job may be started again without having come any further
+_KIT = ("startup/client.crt", "startup/fed_admin.json")  # the second one neither a site nor a server has
 _WAITING, _ENDED, _ABORTED = ("SUBMITTED", "APPROVED"), "FINISHED:", "FINISHED:ABORTED"
 
 
@@ -31,11 +32,12 @@ def session(kit: Path) -> Iterator[Any]:
     check_installed()
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
-    certificate = kit / "startup" / "client.crt"
-    if not certificate.is_file():
-        raise ConfigError(f"{kit} is no startup kit of a FLARE user: it has no startup/client.crt.")
+    for name in _KIT:
+        if not (kit / name).is_file():
+            raise ConfigError(f"{kit} is no startup kit of a FLARE user: it has no {name}; give the user's own folder.")
     try:
-        found = new_secure_session(username=common_name(certificate.read_bytes()), startup_kit_location=str(kit))
+        user = common_name((kit / _KIT[0]).read_bytes())
+        found = new_secure_session(username=user, startup_kit_location=str(kit))
     except Exception as error:
         raise LinkError(f"the FLARE server does not let us in: {_words(error)}; is it running?") from None
     try:
@@ -76,18 +78,22 @@ class Submission:
     def wait_for_sites(self, *, anew: bool = False) -> None:
         """Wait until all sites are connected; ``anew``: and were heard of since, as a dead one is listed for long."""
         until, before = time.monotonic() + self.deadline, self._heard_of() if anew else {}
+        told: list[str] = []
         while True:
             now = self._heard_of()
             missing = [site for site in self.sites if site not in now or now[site] == before.get(site)]
             if not missing:
                 return
+            who, others = "', '".join(missing), ", ".join(sorted(now.keys() - missing)) or "nobody"
             if time.monotonic() > until:
-                who = "', '".join(missing)
                 raise AwayError(
-                    f"no site '{who}' was connected to FLARE within {self.deadline:g} s; start it, or give the party "
-                    "the name of its site.",
+                    f"no site '{who}' was connected to FLARE within {self.deadline:g} s, but {others}; start it, or "
+                    "give the party the name of its site.",
                     missing[0],
                 )
+            if missing != told:
+                self.say(f"waiting up to {self.deadline:g} s for site '{who}'; connected: {others}")
+                told = missing
             time.sleep(LOOK)
 
     def _heard_of(self) -> dict[str, Any]:
