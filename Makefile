@@ -23,8 +23,13 @@ test: setup
 quick: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow and not long"
 
-long: setup
+long: $(VENV)/.ready-long
 	$(BIN)/python -m pytest -n 2 -m long
+
+# Ray and FLARE are large, and only the long tests need them.
+$(VENV)/.ready-long: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray,flare]'
+	touch $@
 
 check: setup
 	$(BIN)/ruff format --check .
