@@ -138,7 +138,7 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
 
-@pytest.mark.parametrize("case", ONE_OWNER, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_parties_behind_letters_agree(case: Case) -> None:
     loop, apart = (train(case, runtime) for runtime in ("loop", "apart"))
     assert apart.ledger.to_json() == loop.ledger.to_json()
