@@ -252,7 +252,7 @@ def test_steps_are_declared(case: Case) -> None:
 
 
 def test_every_registered_method_is_here() -> None:
-    """With one owner too: so federation, FLARE and cluster, which take their cases from here, miss none."""
+    """With one owner too: so federation and FLARE, which take their cases from here, miss none."""
     for cases in (CASES, ONE_OWNER):
         assert {case.method.name for case in cases} == set(cn.methods())
 

@@ -13,6 +13,7 @@ from colonnade.method import Method, Parties, Turn
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels
+from colonnade.runtime import threads
 from colonnade.runtime.schema import Schema
 from colonnade.settings import Settings
 from colonnade.stand_in import owners_in, stand_ins
@@ -70,7 +71,8 @@ def rehearse(
     optimizers: Sequence[OptimizerBuilder],
 ) -> Schema:
     """The schema of a run of these tables, as ``description`` has their names, row shapes and outputs."""
-    first, second = (_one(rows, description, method, settings, models, optimizers) for rows in ROWS)
+    with threads(settings.threads):
+        first, second = (_one(rows, description, method, settings, models, optimizers) for rows in ROWS)
     return first.merge(second)
 
 
