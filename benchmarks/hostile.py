@@ -38,6 +38,7 @@ from colonnade.runtime.letter import KINDS, Letter, open_letter, write_letter
 from colonnade.runtime.lines import DirectLines
 from colonnade.runtime.party import PURPOSES, Party
 from colonnade.runtime.remote import Remote, _number_in
+from colonnade.runtime.schema import kinds_of
 from colonnade.seal.blinded import RECOVERING, UNTOLD
 from colonnade.seal.blinding import HELLO, SIGNATURE
 from colonnade.seal.keys import Ticket
@@ -46,17 +47,20 @@ from colonnade.seal.relay import heard, unstacked
 
 MOST_MS, MOST_MB = 100.0, 50.0
 ROWS, CLASSES, ROUNDS = 60, 3, 6
+OWNERS = ("owner 1", "owner 2", "owner 3")
 HUGE = (0, 1, 2**8 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1)
-CASES: dict[str, tuple[cn.Method, Any]] = {
-    "splitnn": (cn.SplitNN(), None),
-    "splitnn, bits": (cn.SplitNN(), cn.Bits(4)),
-    "vimadmm, bits, feedback": (cn.VIMADMM(lr=0.02, local_steps=2), cn.Bits(4, feedback=True)),
-    "vimsgd, topk": (cn.VIMSGD(), cn.TopK(0.3)),
-    "fdml, noise": (cn.FDML(), cn.Noise(clip=1.0, epsilon=50.0)),
-    "fdml, blind": (cn.FDML(), cn.Blind()),
-    "fdml, blind, bits": (cn.FDML(), [cn.Blind(), cn.Bits(4)]),
-    "fdml, blind, recover": (cn.FDML(), cn.Blind(recover=True)),
+CASES: dict[str, tuple[cn.Method, Any, int]] = {
+    "splitnn": (cn.SplitNN(), None, 1),
+    "splitnn, bits": (cn.SplitNN(), cn.Bits(4), 1),
+    "vimadmm, bits, feedback": (cn.VIMADMM(lr=0.02, local_steps=2), cn.Bits(4, feedback=True), 1),
+    "vimsgd, topk": (cn.VIMSGD(), cn.TopK(0.3), 1),
+    "fdml, noise": (cn.FDML(), cn.Noise(clip=1.0, epsilon=50.0), 1),
+    "fdml, blind": (cn.FDML(), cn.Blind(), 1),
+    "fdml, blind, bits": (cn.FDML(), [cn.Blind(), cn.Bits(4)], 1),
+    "fdml, blind, recover": (cn.FDML(), cn.Blind(recover=True), 1),
+    "multivfl, three owners, bits": (cn.MultiVFL(every=2), cn.Bits(4, feedback=True), 3),
 }
+"""By name: the method, its seals, and how many owners there are."""
 
 # Mutations of bytes: each takes a source of randomness, a letter, and other letters.
 
@@ -112,7 +116,7 @@ def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
         "step": draw.choice(("__init__", "round", "start", "", "fit: o+", "x" * 64)),
         "purpose": draw.choice(("steal", "", "hello", "reveal")),
         "table": draw.choice(("passwords", "", "../train")),
-        "leader": draw.choice(("party 1", "")),
+        "leader": draw.choice(("party 1", "", "owner 4")),
         "round": draw.choice((letter.round + ROUNDS, 2**32 - 1)),
         "part": 2**32 - 1,
         "serial": 2**32 - 1,
@@ -184,7 +188,7 @@ def mutant(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     return new
 
 
-IDENTITY = ("sender", "leader", "sequence", "job", "session", "plan")
+IDENTITY = ("sender", "sequence", "job", "session", "plan")
 
 # What is left out: other letters that may be written as well.
 
@@ -216,11 +220,20 @@ def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bo
         return False
     if from_party:
         return same_form and replace(letter, frames=()) == replace(other, frames=())
+    if letter.leader != other.leader:  # another owner may ask for the same, and all together for an average
+        asks = (*OWNERS, "owner") if other.step == "settle" else OWNERS
+        return other.leader in asks and not other.frames and _may_be_asked(other, silent)
     if letter.purpose in RECOVERING and other.purpose == letter.purpose and _fewer(letter, other):
         return True  # some parties may have fallen away
     if other.frames and not (same_form and (letter.kind, letter.step) == (other.kind, other.step)):
         return False
     return _may_be_asked(other, silent)
+
+
+def silent_steps(remote: Remote) -> list[str]:
+    """The steps that were asked for and read no message."""
+    party: Party = next(iter(remote.lines.parties.values()))  # type: ignore[attr-defined]
+    return [step for step in remote._kinds if kinds_of(getattr(party.seat.method, step))[0] is None]
 
 
 def _fewer(letter: Letter, other: Letter) -> bool:
@@ -309,10 +322,7 @@ class Attacked(DirectLines):
         seen = self.seen[from_party]
         seen.append(raw)
         del seen[:-50]
-        silent = [
-            step for step, kind in self.remote._kinds.items() if kind is not None
-        ]  # those that reply read nothing
-        found = []
+        silent, found = silent_steps(self.remote), []
         for _ in range(min(self.each, self.most - self.score.frames)):
             new = mutant(self.draw, raw, seen + self.seen[not from_party][-5:])
             if new == raw or may_be_written(raw, new, silent, from_party):
@@ -330,7 +340,8 @@ def described(raw: bytes) -> str:
 
 def attack_party(party: Party, new: bytes, score: Score) -> None:
     """A mutated request; only what a refused request may move (the sequence, the turn) is put back after it."""
-    before = party.states(), party._last, party._turn, dict(party.site._notes), len(party.keeping.numbers), party.ended
+    before = party.states(), party._last, dict(party._turns), dict(party.site._notes)
+    kept = len(party.keeping.numbers), party.ended
     try:
         reply = score.time(lambda: party.serve(new))
         again = party._last is not None and before[1] is not None and reply == before[1][2]
@@ -341,9 +352,9 @@ def attack_party(party: Party, new: bytes, score: Score) -> None:
         score.said["no letter"] += 1
     except Exception as error:
         score.crashed.append(f"{party.name}: {type(error).__name__}: {error}")
-    if not same(party.states(), before[0]) or (len(party.keeping.numbers), party.ended) != before[4:]:
+    if not same(party.states(), before[0]) or (len(party.keeping.numbers), party.ended) != kept:
         score.accepted.append(f"{party.name} changed its state: {described(new)}")
-    party._last, party._turn, party.site._notes = before[1], before[2], before[3]
+    party._last, party._turns, party.site._notes = before[1:]
 
 
 def attack_owner(remote: Remote, party: str, raw: bytes, score: Score) -> None:
@@ -365,8 +376,7 @@ def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
     fields, asked = remote._reply(party), remote._asked[party]
     told = fields or {}
     if asked.kind == "step":
-        assert remote._turn is not None
-        remote._collect(remote.names.index(party), fields, asked.step, remote._turn)
+        remote._collect(remote.names.index(party), fields, asked.step, remote._turns[asked.leader][1])
     elif asked.kind in ("keep", "place"):
         due = decode_fields(open_letter(raw).frames[0])[0]
         name = "kept" if asked.kind == "keep" else "rows"
@@ -383,8 +393,8 @@ def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
 
 
 def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter) -> None:
-    blinding, turn = remote.channel.blinding, remote._turn
-    assert blinding is not None and turn is not None
+    blinding, turn = remote.channel.blinding, remote._turns[asked.leader][1]
+    assert blinding is not None
     form = remote.schema.like(party, "up", asked.step, turn.rows.shape[-1])
     task = remote.channel.sum_task(blinding, form or {}, asked.step, turn)
     kept, remote.ends[party].masked = remote.ends[party].masked, (asked.serial, told)
@@ -395,8 +405,10 @@ def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter
 
 
 def owners_state(remote: Remote) -> dict[str, Tensor]:
-    """What the owner's end and memory hold."""
-    return remote.channel.end("owner").state() | remote.channel.heard.state()
+    """What the owners' ends and memory hold."""
+    ends = {name: remote.channel.end(name).state() for name in remote.channel.ledger.owners}
+    found = {f"{name}/{key}": value for name, state in ends.items() for key, value in state.items()}
+    return found | remote.channel.heard.state()
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -412,12 +424,15 @@ def federation() -> list[cn.Table]:
     return cn.split(x, (x @ rng.normal(size=(12, CLASSES))).argmax(1), 4)
 
 
-def train(method: cn.Method, seal: Any, on_round: Callable[[cn.Run], None] | None = None) -> cn.Run:
+def train(method: cn.Method, seal: Any, owners: int = 1, on_round: Callable[[cn.Run], None] | None = None) -> cn.Run:
     how: dict[str, Any] = {"rounds": ROUNDS, "batch": 16, "seed": 3, "valid": 0.1, "evaluate_every": 2}
-    return cn.train(federation(), method, runtime="apart", seal=seal, on_round=on_round, **how)
+    tables = cn.share(federation(), owners)
+    return cn.train(tables, method, runtime="apart", seal=seal, on_round=on_round, **how)
 
 
-def disturbed(method: cn.Method, seal: Any, draw: random.Random, each: int, most: int) -> tuple[cn.Run | None, Score]:
+def disturbed(
+    method: cn.Method, seal: Any, owners: int, draw: random.Random, each: int, most: int
+) -> tuple[cn.Run | None, Score]:
     """A run whose letters are attacked from its second round on; keys are agreed on anew, so that these are too."""
     score = Score()
 
@@ -429,7 +444,7 @@ def disturbed(method: cn.Method, seal: Any, draw: random.Random, each: int, most
             remote.channel.blinding.roster = b""
 
     try:
-        run = train(method, seal, attack)
+        run = train(method, seal, owners, attack)
     except ColonnadeError as error:
         score.crashed.append(f"the run: {error}")
         return None, score
@@ -447,11 +462,10 @@ def ending(run: cn.Run) -> dict[str, Tensor]:
 
 def measure(name: str, frames: int, seed: int) -> tuple[Score, bool]:
     """Attack one case until so many letters were mutated."""
-    method, seal = CASES[name]
-    whole, total, alike, number = ending(train(method, seal)), Score(), True, 0
+    whole, total, alike, number = ending(train(*CASES[name])), Score(), True, 0
     while total.frames < frames and alike:
         draw = random.Random(f"{seed}/{name}/{number}")
-        run, score = disturbed(method, seal, draw, 50, frames - total.frames)
+        run, score = disturbed(*CASES[name], draw, 50, frames - total.frames)
         alike = alike and run is not None and same(ending(run), whole)
         total.frames, total.left_out = total.frames + score.frames, total.left_out + score.left_out
         total.accepted, total.crashed = total.accepted + score.accepted, total.crashed + score.crashed

@@ -19,7 +19,7 @@ import atheris
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
 
 with atheris.instrument_imports(include=["colonnade.message", "colonnade.runtime", "colonnade.seal"]):
-    from benchmarks.hostile import CASES, Score, attack_owner, attack_party, may_be_written, mutant, train
+    from benchmarks.hostile import CASES, Score, attack_owner, attack_party, may_be_written, mutant, silent_steps, train
 
     from colonnade.runtime.letter import open_letter, write_letter
     from colonnade.runtime.lines import DirectLines
@@ -36,7 +36,7 @@ class Recorded(DirectLines):
 
     def post(self, party: str, request: bytes) -> None:
         super().post(party, request)
-        self.heard.append((party, self.remote._turn, request, self._replies[party]))
+        self.heard.append((party, dict(self.remote._turns), request, self._replies[party]))
 
     def reply(self, party: str) -> bytes:
         return self.instead or super().reply(party)
@@ -47,7 +47,7 @@ def recorded(name: str) -> Recorded:
         if not isinstance(run.parties.lines, Recorded):
             run.parties.lines = Recorded(run.parties)
 
-    return train(*CASES[name], record).parties.lines  # type: ignore[attr-defined,no-any-return]
+    return train(*CASES[name], on_round=record).parties.lines  # type: ignore[attr-defined,no-any-return]
 
 
 LINES = [recorded(name) for name in CASES]
@@ -58,18 +58,17 @@ def test_one_input(data: bytes) -> None:
     if len(data) < 4:
         return
     lines, from_party, as_it_is = LINES[data[0] % len(LINES)], bool(data[1] & 1), bool(data[1] & 2)
-    name, turn, request, reply = lines.heard[data[2] % len(lines.heard)]
+    name, turns, request, reply = lines.heard[data[2] % len(lines.heard)]
     party, score = lines.parties[name], Score()
     assert party._last is not None
     due = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
     raw = reply if from_party else due
     others = [one[2 + from_party] for one in lines.heard[-20:]]
     new = data[3:] if as_it_is else mutant(random.Random(data[3:]), raw, others)
-    silent = [step for step, kind in lines.remote._kinds.items() if kind is not None]
-    if not new or new == raw or may_be_written(raw, new, silent, from_party):
+    if not new or new == raw or may_be_written(raw, new, silent_steps(lines.remote), from_party):
         return
     if from_party:
-        lines.remote._asked[name], lines.remote._turn = replace(open_letter(request), frames=()), turn
+        lines.remote._asked[name], lines.remote._turns = replace(open_letter(request), frames=()), turns
         lines.instead = new
         attack_owner(lines.remote, name, raw, score)
         lines.instead = b""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.errors import ConfigError, MessageError, SealError
+from colonnade.errors import MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from test_contract import Case, everything, everything_apart, federation, train, without_time
@@ -74,11 +74,6 @@ def test_a_run_that_was_opened_predicts_from_its_folder(tmp_path: Path) -> None:
     run = train(Case(cn.SplitNN()), "apart", folder=tmp_path / "run")
     again = cn.resume(tmp_path / "run", federation("labels"), train=False)
     assert torch.equal(again.predict(federation("labels")), run.predict(federation("labels")))
-
-
-def test_several_owners_are_refused_with_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="several owners"):
-        train(Case(cn.MultiVFL(), owners=2), "apart")
 
 
 # Letters that a party must refuse

@@ -138,7 +138,7 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
 
-@pytest.mark.parametrize("case", ONE_OWNER, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_parties_behind_letters_agree(case: Case) -> None:
     loop, apart = (train(case, runtime) for runtime in ("loop", "apart"))
     assert apart.ledger.to_json() == loop.ledger.to_json()
@@ -252,7 +252,7 @@ def test_steps_are_declared(case: Case) -> None:
 
 
 def test_every_registered_method_is_here() -> None:
-    """With one owner too: so federation, FLARE and cluster, which take their cases from here, miss none."""
+    """With one owner too: so federation and FLARE, which take their cases from here, miss none."""
     for cases in (CASES, ONE_OWNER):
         assert {case.method.name for case in cases} == set(cn.methods())
 

@@ -366,6 +366,7 @@ PLANS: list[tuple[dict[str, Callable[[Any], Any]], str]] = [
     ({"tables": lambda t: t[:2]}, "not of the parties bank, shop, mill"),
     ({"tables": lambda t: [[name, rows + 1, shape] for name, rows, shape in t]}, "which has [32, [3]]"),
     ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], [10**9]]]}, "[1000000000] of 'mill'"),
+    ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], []]]}, "rows of [] of 'mill'"),  # as if it were an owner
     ({"outputs": lambda _: 10**9}, "1000000000 outputs"),
     ({"terms": lambda _: "00" * 32}, "a plan of other terms"),
     ({"settings": lambda _: None}, "'plan' lacks something"),

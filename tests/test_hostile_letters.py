@@ -23,6 +23,7 @@ from benchmarks.hostile import (
     may_be_written,
     mutant,
     same,
+    silent_steps,
     train,
 )
 from hypothesis import HealthCheck, given, settings
@@ -53,7 +54,7 @@ class Recording(DirectLines):
 
     def post(self, party: str, request: bytes) -> None:
         super().post(party, request)
-        self.heard.append((party, self.remote._turn, request, self._replies[party]))
+        self.heard.append((party, dict(self.remote._turns), request, self._replies[party]))
 
     def reply(self, party: str) -> bytes:
         return super().reply(party) if self.instead is None else self.instead
@@ -68,7 +69,7 @@ def runs() -> dict[str, cn.Run]:
         if remote.channel.blinding is not None:
             remote.channel.blinding.roster = b""
 
-    return {name: train(*case, record) for name, case in CASES.items()}
+    return {name: train(*case, on_round=record) for name, case in CASES.items()}
 
 
 @pytest.mark.long
@@ -88,8 +89,7 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
     party, score = lines.parties[name], Score()
     raw = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
     new = mutant(draw, raw, [one[2] for one in lines.heard[-20:]])
-    silent = [step for step, kind in lines.remote._kinds.items() if kind is not None]
-    if new != raw and not may_be_written(raw, new, silent, from_party=False):
+    if new != raw and not may_be_written(raw, new, silent_steps(lines.remote), from_party=False):
         attack_party(party, new, score)
     assert score.crashed == [] and score.accepted == []
 
@@ -98,9 +98,9 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
 @given(st.data(), st.randoms(use_true_random=False), st.sampled_from(sorted(CASES)))
 def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Random, which: str) -> None:
     lines = runs[which].parties.lines
-    name, turn, request, raw = data.draw(st.sampled_from(lines.heard))
+    name, turns, request, raw = data.draw(st.sampled_from(lines.heard))
     remote, score = lines.remote, Score()
-    remote._asked[name], remote._turn = replace(open_letter(request), frames=()), turn
+    remote._asked[name], remote._turns = replace(open_letter(request), frames=()), turns
     new = mutant(draw, raw, [one[3] for one in lines.heard[-20:]])
     if new != raw and not may_be_written(raw, new, [], from_party=True):
         lines.instead = new

@@ -15,7 +15,7 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.errors import AwayError, ConfigError
 from colonnade.kept import KeptInFolder
-from test_contract import ONE_OWNER, Case, everything, federation, train, without_time
+from test_contract import CASES, Case, everything, federation, train, without_time
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
 pytestmark = pytest.mark.long
@@ -62,7 +62,7 @@ def pids(run: cn.Run) -> set[int]:
 # the same numbers
 
 
-@pytest.mark.parametrize("case", ONE_OWNER, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_processes_agree_with_the_loop(case: Case, tmp_path: Path) -> None:
     run = train(case, cn.Cluster(group=2), folder=tmp_path / "run")
     check_same(run, train(case, "loop"))
@@ -149,6 +149,17 @@ def test_a_killed_process_changes_nothing(kill: Any, seal: Any, tmp_path: Path) 
     run = train(case, cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, kill, times=2), **how)
     assert sum(run.parties.lines._starts) == 2, "nothing died: the test tests nothing"
     check_same(run, train(case, "loop", **how))
+    run.parties.close()
+
+
+def test_a_killed_process_of_several_owners_changes_nothing(tmp_path: Path) -> None:
+    case, how = Case(cn.MultiVFL(every=5), owners=3), {"evaluate_every": 4, "seal": cn.Bits(4, feedback=True)}
+    run = train(case, cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), **how)
+    assert sum(run.parties.lines._starts) == 1, "nothing died: the test tests nothing"
+    loop = train(case, "loop", **how)
+    check_same(run, loop)
+    test = federation("labels")
+    assert torch.equal(run.predict(test, owner="owner 2"), loop.predict(test, owner="owner 2"))
     run.parties.close()
 
 

@@ -19,7 +19,7 @@ from colonnade.runtime.party import Party, Seat
 from colonnade.runtime.ray_lines import RayLines
 from colonnade.seal.keys import Identity
 from colonnade.settings import Settings
-from colonnade.table import Table, owners_of, parties_of
+from colonnade.table import Table, parties_of
 
 Connect = Callable[[Sequence[Seat]], Lines]
 
@@ -42,11 +42,6 @@ def far_for(
         raise ConfigError("runtime='federation' is started by colonnade owner JOB.toml and colonnade party PARTY.toml.")
     if settings.runtime not in _CONNECT:
         return None
-    if len(owners_of(tables)) > 1:
-        raise ConfigError(
-            f"runtime='{settings.runtime}' has one owner so far, and {len(owners_of(tables))} tables have labels; "
-            "several owners train with runtime='fused', 'loop' or 'bytes'."
-        )
     owner_is_first = tables[0].columns is not None
     identities = {table.name: Identity.new() for table in parties_of(tables)[owner_is_first:]}
     return Far(

@@ -13,9 +13,10 @@ from colonnade.method import Method, Parties, Turn
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels
+from colonnade.runtime import threads
 from colonnade.runtime.schema import Schema
 from colonnade.settings import Settings
-from colonnade.stand_in import stand_ins
+from colonnade.stand_in import owners_in, stand_ins
 from colonnade.table import Table
 from colonnade.task import make_task
 from colonnade.trained import Trained
@@ -70,7 +71,8 @@ def rehearse(
     optimizers: Sequence[OptimizerBuilder],
 ) -> Schema:
     """The schema of a run of these tables, as ``description`` has their names, row shapes and outputs."""
-    first, second = (_one(rows, description, method, settings, models, optimizers) for rows in ROWS)
+    with threads(settings.threads):
+        first, second = (_one(rows, description, method, settings, models, optimizers) for rows in ROWS)
     return first.merge(second)
 
 
@@ -107,15 +109,14 @@ def _one(
     models: Sequence[ModelBuilder],
     optimizers: Sequence[OptimizerBuilder],
 ) -> Schema:
-    many = max(4 * rows, 2 * description["outputs"])
-    tables = stand_ins({**description, "tables": [[name, many, shape] for name, _, shape in description["tables"]]})
+    tables = stand_ins(_with_rows(description, max(4 * rows, 2 * description["outputs"])))
     how = replace(settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
     trained = Trained(tables, method, how, models, optimizers)
     schema, turns = Schema(), min(MOST_ROUNDS, max([2, *_periods(method)]))
     watched = _Watching(trained.parties, schema)
     for number in range(turns):
         method.round(trained.owner, watched, Turn(number, trained.schedule.batch_of(number)))
-    asked = Turn(turns, torch.arange(rows), purpose="evaluate")
+    asked = Turn(turns, torch.arange(rows), purpose="evaluate", leader=trained.sides.leader())
     with torch.no_grad():
         method.predict(trained.owner, watched, asked)
         for more in (method.predict_each, method.importance):
@@ -124,6 +125,15 @@ def _one(
             except ConfigError:  # most methods have one model for all, or no heads
                 continue
     return schema
+
+
+def _with_rows(description: dict[str, Any], many: int) -> dict[str, Any]:
+    """The same tables, with so many rows at every owner."""
+    owners = owners_in(description)
+    tables = [
+        [name, many if k < owners else many * owners, shape] for k, (name, _, shape) in enumerate(description["tables"])
+    ]
+    return {**description, "tables": tables}
 
 
 def _periods(method: Method) -> list[int]:

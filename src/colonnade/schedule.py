@@ -87,6 +87,10 @@ class Schedule:
         order = self._order_of(epoch if self.shuffle == "epoch" else 0)
         return order[position * self.batch : (position + 1) * self.batch].clone()
 
+    def rows_of(self, number: int, owner: int = 0) -> Tensor:
+        """The same: all rows are those of the one owner."""
+        return self.batch_of(number)
+
     def _order_of(self, epoch: int) -> Tensor:
         if epoch not in self._orders:
             self._orders.clear()  # one epoch's order is all that is ever needed
@@ -152,6 +156,10 @@ class SharedSchedule:
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number`` [owners, batch], each owner's numbered as its own table numbers them."""
         return torch.stack([self._filled(one, number) for one in self._each])
+
+    def rows_of(self, number: int, owner: int = 0) -> Tensor:
+        """One owner's rows of round ``number``, as the parties number them."""
+        return self.places[owner][self._filled(self._each[owner], number)]
 
     def _filled(self, one: Schedule, number: int) -> Tensor:
         rows = one.batch_of(number)

@@ -132,7 +132,7 @@ def make_sides(
         task=task,
         channel=channel,
         owner_is_first=owner_is_first,
-        leaders=None if owners is None else owners.leaders,
+        owners=owners,
         far=far,
     )
     sides = Sides(owner, built, owners, channel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,23 @@ def stand_ins(description: dict[str, Any]) -> list[Table]:
     """A federation of the described names, shapes and rows. It takes next to no memory, and nothing true is in it."""
     if "outputs" not in description:
         raise CheckpointError("the run was saved by an older version; pass its tables to resume again.")
-    tables = [_table(name, rows, tuple(shape)) for name, rows, shape in description["tables"]]
-    owner = tables[0]
-    labels = _labels(description["settings"]["task"], owner.rows, description["outputs"])
-    return [Table(owner.ids, owner.columns, labels, owner.name, classes=tuple(description["names"])), *tables[1:]]
+    task, outputs, classes = description["settings"]["task"], description["outputs"], tuple(description["names"])
+    owners, tables, owned = owners_in(description), [], 0
+    for k, (name, rows, shape) in enumerate(description["tables"]):
+        nothing = torch.zeros(1, dtype=torch.uint8).expand(rows, *shape) if shape else None
+        if k < owners:
+            labels = _labels(task, rows, outputs)
+            tables.append(Table(np.arange(owned, owned + rows), nothing, labels, name, classes=classes))
+            owned += rows  # the next owner has the rows after these
+        else:
+            tables.append(Table(np.arange(rows), nothing, name=name))
+    return tables
 
 
-def _table(name: str, rows: int, shape: tuple[int, ...]) -> Table:
-    nothing = torch.zeros(1, dtype=torch.uint8).expand(rows, *shape) if shape else None
-    return Table(np.arange(rows), nothing, name=name)
+def owners_in(description: dict[str, Any]) -> int:
+    """How many of the described tables have labels: the first, and those after it that have no columns."""
+    shapes = [shape for _, _, shape in description["tables"][1:]]
+    return 1 + len([*takewhile(lambda shape: not shape, shapes)])
 
 
 def _labels(task: str, rows: int, outputs: int) -> Tensor:

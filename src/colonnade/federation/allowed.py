@@ -127,7 +127,7 @@ def check_plan(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own
     if said != mine:
         raise ManifestError(f"the plan says {said[1:]} of the rows of '{name}', which has {mine[1:]}; align again.")
     for one, rows, shape in came["tables"]:
-        if rows != own.rows or not 0 <= math.prod(shape) <= MOST:
+        if rows != own.rows or not 0 <= math.prod(shape) <= MOST or not (shape or one == listed[0]):
             raise ManifestError(f"the plan says {rows} rows of {shape} of '{one}', and '{name}' has {own.rows}.")
     if not 1 <= came["outputs"] <= MOST:
         raise ManifestError(f"the plan has {came['outputs']} outputs; from 1 to {MOST} were expected.")

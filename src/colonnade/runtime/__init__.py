@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,14 +64,14 @@ def make_parties(
     task: Task,
     channel: Channel,
     owner_is_first: bool,
-    leaders: Mapping[str, float] | None = None,
+    owners: LabelOwners | None = None,
     far: Far | None = None,
 ) -> InProcess:
     """Build every party's networks and put the parties behind the runtime of the settings.
 
-    ``leaders`` are the owners by name, each with its share of the rows, if the method knows several.
+    ``owners`` are all of them, if the method knows several.
     """
-    leaders, seed = {OWNER: 1.0} if leaders is None else leaders, settings.seed
+    leaders, seed = {OWNER: 1.0} if owners is None else owners.leaders, settings.seed
     here = tables[: int(owner_is_first)] if far is not None else tables
     parts = [
         build_parts(method, table, k, models[k], optimizers[k], task.outputs, seed, list(leaders))
@@ -86,7 +86,16 @@ def make_parties(
     channel.know("train", tables[0])
     if far is not None:
         seats = far.seats(
-            tables, method, models, optimizers, task, settings, channel.seals, owner_is_first=owner_is_first
+            tables,
+            method,
+            models,
+            optimizers,
+            task,
+            settings,
+            channel.seals,
+            owner_is_first=owner_is_first,
+            leaders=leaders,
+            places=[] if owners is None else owners.places,
         )
         lines = far.connect(seats)
         goes_on = settings.when_away != "wait"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torch import Tensor
+
 from colonnade.method import Method
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
@@ -47,6 +49,8 @@ class Far:
         seals: Seals,
         *,
         owner_is_first: bool,
+        leaders: Mapping[str, float],
+        places: Sequence[Tensor],
     ) -> list[Seat]:
         """The seats of all but the owner; none if they make their own."""
         names = tuple(table.name for table in tables)
@@ -68,6 +72,8 @@ class Far:
                 job=self.job,
                 session=self.session,
                 folder=None if self.folder is None else self.folder / f"{k:03d}",
+                leaders=leaders,
+                places=tuple(places),
             )
             for k, table in enumerate(tables)
             if table.name in self.identities

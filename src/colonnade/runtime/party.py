@@ -40,7 +40,7 @@ from colonnade.table import Table
 from colonnade.task import Task
 
 PURPOSES = ("train", "evaluate", "predict", "explain")
-_TURN = ("step", "purpose", "table", "round", "turn", "part")
+_TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
     "step": (1, _TURN),
     "sum": (2, (*_TURN, "serial")),
@@ -80,6 +80,10 @@ class Seat:
     """What noise is drawn from, known to this party alone; None in a simulation, which must repeat."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     folder: Path | None = None
+    leaders: Mapping[str, float] = field(default_factory=lambda: {OWNER: 1.0})
+    """The owners by name, each with its share of the rows."""
+    places: tuple[Tensor, ...] = ()
+    """Which rows are whose, in the owners' order, if there are several."""
 
     @property
     def name(self) -> str:
@@ -94,8 +98,8 @@ class Party(Server):
         super().__init__(seat.name, seat.job, seat.session, seat.schema.digest)
         self.seat = seat
         self.keeping = Keeping() if keeping is None else keeping
-        how = seat.settings
-        leaders = {OWNER: 1.0}
+        how, leaders = seat.settings, seat.leaders
+        self.leaders = list(dict.fromkeys([OWNER, *leaders]))
         parts = build_parts(
             seat.method, seat.table, seat.member, seat.model, seat.optimizer, seat.task.outputs, how.seed, list(leaders)
         )
@@ -111,7 +115,7 @@ class Party(Server):
         )
         rows = seat.table.rows
         self.schedule = (
-            SharedSchedule((torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
+            SharedSchedule(seat.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
             if seat.method.several_owners
             else Schedule(rows, how.batch, how.seed, how.valid, how.shuffle)
         )
@@ -120,7 +124,7 @@ class Party(Server):
         for name, table in seat.tables.items():
             self.place(name, table)
         self._steps = type(seat.method).steps()
-        self._turn: tuple[Letter, Turn] | None = None
+        self._turns: dict[str, tuple[Letter, Turn]] = {}  # by leader: those of several overlap
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
@@ -234,13 +238,31 @@ class Party(Server):
     def _turn_of(self, letter: Letter) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
         facts = Letter("step", **{name: getattr(letter, name) for name in _TURN if name != "step"})
-        if self._turn is None or self._turn[0] != facts:
-            rows = self._rows(letter)
-            turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
-            self._turn = facts, turn
-        return self._turn[1]
+        owner, (known, turn) = self._owner(letter), self._turns.get(letter.leader, (None, None))
+        if turn is None or known != facts:
+            turn = Turn(
+                letter.round, self._rows(letter, owner), letter.table, letter.purpose, letter.leader, letter.part
+            )
+            self._turns[letter.leader] = facts, turn
+        return turn
 
-    def _rows(self, letter: Letter) -> Tensor:
+    def _owner(self, letter: Letter) -> int | None:
+        """Which owner leads, by its number; none if several let a party work by itself, as when it averages."""
+        for known, _ in self._turns.values():
+            if known.turn == letter.turn and known.leader != letter.leader:
+                raise MessageError(
+                    f"turn {letter.turn} came to '{self.name}' for '{letter.leader}', and '{known.leader}' leads it."
+                )
+        owners = list(self.seat.leaders)
+        if letter.leader in owners:
+            return owners.index(letter.leader)
+        if letter.purpose != "train" or any(kinds_of(self._step_of(letter))):
+            raise MessageError(
+                f"step '{letter.step}' came to '{self.name}' for '{letter.leader}'; {' or '.join(owners)} may ask it."
+            )
+        return None
+
+    def _rows(self, letter: Letter, owner: int | None) -> Tensor:
         if letter.table not in self.site.tables:
             raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
         if letter.purpose not in PURPOSES:
@@ -251,11 +273,10 @@ class Party(Server):
                     f"round {letter.round} on '{letter.table}' came to '{self.name}', which agreed to "
                     f"{self.seat.settings.rounds} rounds on 'train'."
                 )
-            rows = self.schedule.batch_of(letter.round)
-            return rows[0] if rows.ndim > 1 else rows  # of several owners only the first is remote
+            return self.schedule.batch_of(letter.round) if owner is None else self.schedule.rows_of(letter.round, owner)
         if letter.purpose == "explain":
             return torch.arange(0)
-        whole = self.schedule.valid_rows
+        whole = self.schedule.held_out[owner or 0]
         if letter.table != "train":
             whole = torch.arange(self.site.tables[letter.table].rows)
         parts: Sequence[Tensor] = whole.split(PREDICT_ROWS)
@@ -291,7 +312,7 @@ class Party(Server):
         state = self.keeping.get(number)
         self.site.load({self.seat.member: state})
         self.channel.end(self.name).load(under(state, "seal"))
-        self._turn = None
+        self._turns = {}
 
     def _placed(self, letter: Letter) -> Fields:
         """Say how many rows a table has that the owner wants to ask about."""

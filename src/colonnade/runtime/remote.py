@@ -57,8 +57,7 @@ class Remote(InProcess):
         self._held: dict[str, bytes] = {}  # by party: a letter that wants no reply and waits for the next one
         self._kinds: dict[str, Any] = {}  # by step: the class of its reply
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
-        self._turns = 0
-        self._turn: Turn | None = None
+        self._turns: dict[str, tuple[int, Turn]] = {}  # by leader, with its number: those of several overlap
         self.goes_on = goes_on
         self._state_of: dict[str, Tensor] = {}  # by party: the number of the state that it last kept or went back to
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
@@ -80,8 +79,9 @@ class Remote(InProcess):
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
     ) -> dict[int, Any]:
         self._kinds[step.__name__] = kinds_of(step)[1]
-        if turn is not self._turn:
-            self._turn, self._turns = turn, self._turns + 1
+        if turn.leader not in self._turns or self._turns[turn.leader][1] is not turn:
+            last = max((number for number, _ in self._turns.values()), default=0)
+            self._turns[turn.leader] = last + 1, turn
         return super()._delivered(step, turn, chosen, all, each)
 
     def _deliver(
@@ -120,10 +120,9 @@ class Remote(InProcess):
         far = [k for k in chosen if k not in self.at_home | self._gone]
         home = [k for k in chosen if k in self.at_home]
         about, silent = self._about(step.__name__, turn), turn.training and self._kinds[step.__name__] is None
-        for k in far:
-            self._post("step", self.names[k], about, received.get(k), silent=silent)
+        posted = {k: self._post("step", self.names[k], about, received.get(k), silent=silent) for k in far}
         found = super()._compute(step, turn, home, received, shared) if home else {}
-        found |= {k: None if silent else self._reply(self.names[k]) for k in far}
+        found |= {k: self._reply(self.names[k]) if posted[k] else None for k in far}
         return {k: found[k] for k in chosen if k in found}
 
     def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
@@ -193,22 +192,24 @@ class Remote(InProcess):
             "step": step,
             "purpose": turn.purpose,
             "table": turn.table,
+            "leader": turn.leader,
             "round": turn.round,
-            "turn": self._turns,
+            "turn": self._turns[turn.leader][0],
             "part": turn.part,
         }
 
     def _post(
         self, kind: str, party: str, about: Mapping[str, Any], *messages: Fields | None, silent: bool = False
-    ) -> None:
+    ) -> bool:
         """Send a letter with these messages in frames; a missing one has an empty frame, but none at the end.
 
         A ``silent`` one, that wants no reply, travels with the next letter to that party: one message instead of two.
+        Whether it was sent, and so will be replied to.
         """
         told = list(messages)
         while told and not told[-1]:
             told.pop()
-        envelope = Envelope(about.get("step") or kind, OWNER, about.get("round", 0))
+        envelope = Envelope(about.get("step") or kind, about.get("leader", OWNER), about.get("round", 0))
         session = self.lines.session(party)
         self._take_back(party, session, kind)
         last = self._asked[party].sequence if party in self._asked else 0
@@ -219,10 +220,9 @@ class Remote(InProcess):
         self._asked[party] = letter
         if silent and not before:
             self._held[party] = write_letter(letter)
-            return
+            return False
         self.lines.post(party, write_letter(letter))
-        if silent:
-            self._reply(party)
+        return True
 
     def settle(self) -> None:
         """Send what waits for a next letter that will not come."""

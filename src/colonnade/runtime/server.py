@@ -6,7 +6,7 @@ A request that comes twice is answered from the last reply, and any other sequen
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -28,6 +28,7 @@ class Server(ABC):
     def __init__(self, name: str, job: bytes, session: bytes, plan: bytes) -> None:
         self.name = name
         self.agreed = {"job": job, "session": session, "plan": plan}
+        self.leaders: Sequence[str] = (OWNER,)  # whom a letter may be written for
         self.ended = False
         self._last: tuple[int, bytes, bytes] | None = None  # sequence, request, reply
 
@@ -72,8 +73,11 @@ class Server(ABC):
         for what, agreed in self.agreed.items():
             if getattr(letter, what) != agreed:
                 raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
-        if letter.sender != OWNER or letter.leader != OWNER:
-            raise MessageError(f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}'.")
+        if letter.sender != OWNER or letter.leader not in self.leaders:
+            raise MessageError(
+                f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}', which answers "
+                f"{' or '.join(self.leaders)}; it is forged."
+            )
         if letter.sequence != due:
             why = "comes again" if letter.sequence < due else "leaves some out"
             raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
@@ -101,9 +105,10 @@ class Server(ABC):
         if number >= len(letter.frames) or not len(letter.frames[number]):
             return {}
         fields, about = decode_fields(letter.frames[number])
-        if about != Envelope(letter.step or letter.kind, OWNER, letter.round):
+        if about != Envelope(letter.step or letter.kind, letter.leader, letter.round):
             raise MessageError(
-                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of the owner."
+                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of "
+                f"'{letter.leader}', step '{letter.step}', round {letter.round}."
             )
         return fields
 
