@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ _READ: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 """What is read of a request by its kind: so many frames, and these facts; the others must stand as in an empty one."""
 _FACTS = (*_TURN, "serial", "attempt")
+_NOTHING = Letter("step")
+_turn_facts = attrgetter(*_TURN[1:])
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Party(Server):
         for name, table in seat.tables.items():
             self.place(name, table)
         self._steps = type(seat.method).steps()
-        self._turn: tuple[Letter, Turn] | None = None
+        self._turn: tuple[Any, Turn] | None = None  # by what its letters say of it
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
@@ -233,7 +236,7 @@ class Party(Server):
 
     def _turn_of(self, letter: Letter) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
-        facts = Letter("step", **{name: getattr(letter, name) for name in _TURN if name != "step"})
+        facts = _turn_facts(letter)
         if self._turn is None or self._turn[0] != facts:
             rows = self._rows(letter)
             turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
@@ -335,7 +338,6 @@ def _check_read(letter: Letter) -> None:
     if letter.kind == "blind":
         frames = int(letter.purpose not in UNTOLD)
         facts = ("purpose",) if letter.purpose in AGREEING else facts
-    empty = Letter(letter.kind)
-    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(empty, name)]
+    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(_NOTHING, name)]
     if unread or len(letter.frames) > frames or (letter.frames and not len(letter.frames[-1])):
         raise MessageError(f"a letter of the kind '{letter.kind}' came with more than it has: {unread or 'a frame'}.")
