@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -40,11 +40,13 @@ MAX_NAME = 64
 MAX_FRAME = 1 << 30  # one GiB; a caller that knows its schema passes a tighter limit
 
 _PREFIX = struct.Struct("<I4sBBH")
-_LENGTH_FIELD = 4
+_LENGTH_FIELD = _ROUND = 4
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _CODE = {dtype: code for code, dtype in enumerate(_DTYPES)}
 
 M = TypeVar("M")
+Described = tuple[str, torch.dtype, tuple[int, ...]]
+"""A tensor as a header describes it: its field, its kind of numbers, its shape."""
 
 
 class Envelope(NamedTuple):
@@ -70,7 +72,7 @@ class Size:
 
 def fields_of(message: Any) -> dict[str, Tensor]:
     """A message's tensors by name."""
-    return dict(message) if isinstance(message, Mapping) else dict(zip(message._fields, message, strict=True))
+    return message._asdict() if isinstance(message, tuple) else dict(message)  # type: ignore[attr-defined]
 
 
 def check(message: Any) -> None:
@@ -110,11 +112,8 @@ def encode(message: Any, envelope: Envelope) -> bytes:
     items = fields_of(message)
     if not 0 <= envelope.round < 1 << 32:
         raise MessageError(f"round {envelope.round} cannot travel; rounds are numbered from 0 to 2^32 - 1.")
-    header = bytearray(struct.pack("<I", envelope.round))
-    header += _name(envelope.step) + _name(envelope.sender)
-    for name, tensor in items.items():
-        header += _name(name) + struct.pack("<BB", _CODE[tensor.dtype], tensor.ndim)
-        header += struct.pack(f"<{tensor.ndim}I", *tensor.shape)
+    described = tuple((name, tensor.dtype, tuple(tensor.shape)) for name, tensor in items.items())
+    header = envelope.round.to_bytes(4, "little") + _written_header(envelope.step, envelope.sender, described)
     payload = [_raw(tensor) for tensor in items.values()]
     length = _PREFIX.size - _LENGTH_FIELD + len(header) + sum(len(raw) for raw in payload)
     if len(header) > MAX_HEADER or length + _LENGTH_FIELD > MAX_FRAME:
@@ -139,11 +138,11 @@ def decode_fields(frame: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[di
     if len(frame) > limit:
         raise MessageError(f"a frame of {len(frame)} bytes came where at most {limit} are allowed.")
     count, header, payload = _open(frame)
-    envelope, described = _read_header(header, count)
-    names = [name for name, _, _ in described]
-    if len(set(names)) < len(names):
-        raise MessageError(f"a frame names a field twice: {', '.join(names)}.")
-    return dict(zip(names, _read_tensors(described, payload), strict=True)), envelope
+    if len(header) < _ROUND:
+        raise MessageError("a frame's header ends in the middle of a field.")
+    step, sender, described = _read_header(bytes(header[_ROUND:]), count)
+    envelope = Envelope(step, sender, int.from_bytes(header[:_ROUND], "little"))
+    return _read_tensors(described, payload), envelope
 
 
 def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
@@ -169,6 +168,16 @@ def _is_finite(tensor: Tensor) -> bool:
     return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
 
 
+@lru_cache(maxsize=256)  # in training the same headers come round after round
+def _written_header(step: str, sender: str, described: tuple[Described, ...]) -> bytes:
+    """A frame's header behind its round."""
+    header = bytearray(_name(step) + _name(sender))
+    for name, dtype, shape in described:
+        header += _name(name) + struct.pack(f"<BB{len(shape)}I", _CODE[dtype], len(shape), *shape)
+    return bytes(header)
+
+
+@lru_cache(maxsize=256)
 def _name(text: str) -> bytes:
     raw = text.encode("ascii", errors="strict") if text.isascii() else b""
     if not 0 < len(raw) <= MAX_NAME or not text.isprintable():
@@ -218,12 +227,11 @@ class _Reader:
         return text
 
 
-Described = tuple[str, torch.dtype, tuple[int, ...]]
-
-
-def _read_header(header: memoryview, count: int) -> tuple[Envelope, list[Described]]:
-    reader = _Reader(header)
-    number, step, sender = reader.integer(4), reader.name(), reader.name()
+@lru_cache(maxsize=256)  # in training the same headers come round after round
+def _read_header(header: bytes, count: int) -> tuple[str, str, tuple[Described, ...]]:
+    """The step, the sender and the tensors of a frame, from its header behind the round."""
+    reader = _Reader(memoryview(header))
+    step, sender = reader.name(), reader.name()
     described: list[Described] = []
     for _ in range(count):
         name, code, dimensions = reader.name(), reader.integer(1), reader.integer(1)
@@ -235,20 +243,24 @@ def _read_header(header: memoryview, count: int) -> tuple[Envelope, list[Describ
         described.append((name, _DTYPES[code], shape))
     if reader.at != len(header):
         raise MessageError(f"a frame's header has {len(header) - reader.at} bytes too many.")
-    return Envelope(step, sender, number), described
+    names = [name for name, _, _ in described]
+    if len(set(names)) < len(names):
+        raise MessageError(f"a frame names a field twice: {', '.join(names)}.")
+    return step, sender, tuple(described)
 
 
-def _read_tensors(described: list[Described], payload: memoryview) -> list[Tensor]:
+def _read_tensors(described: tuple[Described, ...], payload: memoryview) -> dict[str, Tensor]:
     # Python integers do not overflow, so the products are exact and checked before any allocation.
     lengths = [math.prod(shape) * dtype.itemsize for _, dtype, shape in described]
     if sum(lengths) != len(payload):
         raise MessageError(f"the shapes account for {sum(lengths)} bytes but the payload has {len(payload)}.")
-    tensors, at = [], 0
+    tensors: dict[str, Tensor] = {}
+    at = 0
     for (name, dtype, shape), length in zip(described, lengths, strict=True):
         raw = bytearray(payload[at : at + length])  # a copy: the tensor must own memory it may write
         tensor = torch.frombuffer(raw, dtype=dtype).reshape(shape) if length else torch.empty(shape, dtype=dtype)
         if dtype.is_floating_point and not _is_finite(tensor):
             raise MessageError(f"field '{name}' holds values that are not finite.")
-        tensors.append(tensor)
+        tensors[name] = tensor
         at += length
     return tensors

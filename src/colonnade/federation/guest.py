@@ -52,7 +52,7 @@ from colonnade.ledger import OWNER
 from colonnade.message import fields_of
 from colonnade.method import Turn
 from colonnade.prepared import write_preparations
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
@@ -62,7 +62,7 @@ from colonnade.table import Table
 from colonnade.version import __version__
 
 log = logging.getLogger(__name__)
-EARLY = 8  # letters that are remembered before there is a log
+EARLY = 4  # letters that are remembered with their replies before there is a log
 
 
 class AlignServer(Server):
@@ -100,7 +100,7 @@ class Guest:
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
         self._trained: Desk | None = None  # of the training, while its model predicts
-        self._early: list[tuple[Letter, bytes]] = []
+        self._early: list[tuple[bytes, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
         self._visit = 0  # which of its sessions with us is open
@@ -123,25 +123,29 @@ class Guest:
 
     def serve(self, request: bytes) -> bytes:
         """The reply to any letter."""
-        letter = open_letter(request)
+        return self.answer(open_letter(request), request)
+
+    def answer(self, letter: Letter, request: bytes) -> bytes:
+        """The reply to a letter that was opened already; both are in the audit log before it leaves."""
         reply = self._talked(letter) if letter.kind == "talk" else self._served(letter, request)
-        self._note(letter, request, reply)
+        self._note(request, reply)
         return reply
 
-    def _note(self, letter: Letter, request: bytes, reply: bytes) -> None:
+    def _note(self, request: bytes, reply: bytes) -> None:
         """Write both down; what came before the job was known is written when it is."""
-        self._early = [*self._early, (letter, request), (open_letter(reply), reply)][-EARLY:]
+        self._early = [*self._early, (request, reply)][-EARLY:]
         if self.audit is not None:
-            for about, raw in self._early:
-                note = self.audit.received if about.sender == OWNER else self.audit.sent
-                note(OWNER, about.step or about.kind, raw, round=about.round)
+            for came, went in self._early:
+                for note, raw in ((self.audit.received, came), (self.audit.sent, went)):
+                    what, number = title(raw)
+                    note(OWNER, what, raw, round=number)
             self._early = []
 
     def _served(self, letter: Letter, request: bytes) -> bytes:
         if self.server is None:
             error = MessageError(f"a letter '{letter.kind}' came to '{self.name}' before anything was signed.")
             return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
-        reply = self.server.serve(request)
+        reply = self.server.answer(letter, request)
         if isinstance(self.server, Party):
             self._keep_budget(self.server)
         return reply

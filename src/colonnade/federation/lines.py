@@ -12,7 +12,7 @@ from colonnade.federation.audit import AuditLog
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.status import StatusFile
 from colonnade.federation.talk import Facts, answered, say
-from colonnade.runtime.letter import open_letter
+from colonnade.runtime.letter import title
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
@@ -203,9 +203,9 @@ class TlsLines:
         return error
 
     def _send(self, party: str, data: bytes) -> None:
-        letter = open_letter(data)
+        what, number = title(data)
+        self.audit.sent(party, what, data, round=number)  # before it leaves, though the link may turn out to be broken
         self.listener.send(party, self._at.get(party, 0), data)
-        self.audit.sent(party, letter.step or letter.kind, data, round=letter.round)
         self.metrics.sent(party, len(data))
 
     def _receive(self, party: str, until: float) -> bytes:
@@ -215,9 +215,9 @@ class TlsLines:
             why = f"'{party}' did not answer within {self.deadline:g} s; see that it is well."
             raise self._lose(party, why, until) from None
         try:
-            letter = open_letter(data)
+            what, number = title(data)
         except MessageError as error:
             raise MessageError(f"'{party}' sent what is no letter: {error}") from None
-        self.audit.received(party, letter.step or letter.kind, data, round=letter.round)
+        self.audit.received(party, what, data, round=number)
         self.metrics.received(party, len(data))
         return data

@@ -54,9 +54,10 @@ class Attendance:
     def answer(self, request: bytes) -> bytes:
         """The reply to a letter, however it came here."""
         self.metrics.received(OWNER, len(request))
-        reply = self.guest.serve(request)
+        letter = open_letter(request)
+        reply = self.guest.answer(letter, request)
         self.metrics.sent(OWNER, len(reply))
-        self._tell(open_letter(request))
+        self._tell(letter)
         return reply
 
     def finish(self) -> None:

@@ -124,7 +124,8 @@ class InProcess(Parties):
 
     @property
     def _gone(self) -> set[int]:
-        return {k for k, name in enumerate(self.names) if name in self.channel.absence.away}
+        away = self.channel.absence.away
+        return {k for k, name in enumerate(self.names) if name in away} if away else set()
 
     def _instead(self, k: int, step: str, like: Any, turn: Turn) -> Any:
         if like is None:

@@ -19,8 +19,10 @@ All integers little-endian::
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 from colonnade.errors import MessageError
 from colonnade.message import MAX_FRAME, MAX_NAME
@@ -33,12 +35,14 @@ MAX_FRAMES = 3
 _HEAD = struct.Struct("<4sBBIIIIHQ16s16s16s")
 _NAMES = ("sender", "step", "purpose", "table", "leader")
 _NUMBERS = ("round", "turn", "part", "serial", "attempt", "sequence", "job", "session", "plan")
+_numbers_of, _names_of = attrgetter(*_NUMBERS), attrgetter(*_NAMES)
+_said_in = attrgetter(*_NAMES[1:], *_NUMBERS)
 NOBODY = bytes(16)
 
 
 @dataclass(frozen=True)
 class Letter:
-    """One request or reply: what it is about, and its messages as frames."""
+    """One request or reply: what it is about, and its messages as frames. Fields stand in the order of the wire."""
 
     kind: str
     sender: str = OWNER
@@ -61,12 +65,11 @@ class Letter:
 
     def reply(self, kind: str, sender: str, *frames: bytes) -> Letter:
         """A letter back, about the same."""
-        return replace(self, kind=kind, sender=sender, before=b"", frames=frames)
+        return Letter(kind, sender, *_said_in(self), b"", frames)
 
     def is_about(self, request: Letter) -> bool:
         """Whether a reply says what its request said, beside its kind, its sender and its frames."""
-        said = (*_NAMES[1:], *_NUMBERS)
-        return all(getattr(self, name) == getattr(request, name) for name in said)
+        return bool(_said_in(self) == _said_in(request))
 
     @property
     def overhead(self) -> int:
@@ -77,14 +80,11 @@ class Letter:
 
 def write_letter(letter: Letter) -> bytes:
     """The bytes that :func:`open_letter` reads."""
-    numbers = (getattr(letter, name) for name in _NUMBERS)
     try:
-        head = _HEAD.pack(MAGIC, VERSION, KINDS.index(letter.kind), *numbers)
+        head = _HEAD.pack(MAGIC, VERSION, KINDS.index(letter.kind), *_numbers_of(letter))
     except struct.error as error:
         raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
-    parts: list[bytes | memoryview] = [head]
-    for name in _NAMES:
-        parts.append(_written(getattr(letter, name)))
+    parts: list[bytes | memoryview] = [head, *map(_written, _names_of(letter))]
     parts += [len(letter.before).to_bytes(4, "little"), letter.before, bytes([len(letter.frames)])]
     for frame in letter.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
@@ -100,17 +100,29 @@ def _written(name: str) -> bytes:
 
 def open_letter(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Letter:
     """The letter in some bytes, or :class:`MessageError`."""
-    if not _HEAD.size <= len(raw) <= limit:
-        raise MessageError(f"a letter of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
-    magic, version, kind, *numbers = _HEAD.unpack_from(raw)
-    if magic != MAGIC or version != VERSION or kind >= len(KINDS):
-        raise MessageError(f"a letter starts with {magic!r}, version {version}, kind {kind}; it is not one of ours.")
+    kind, numbers = _head(raw, limit)
     at, about = _HEAD.size, dict(zip(_NUMBERS, numbers, strict=True))
     for name in _NAMES:
         about[name], at = _name(raw, at)
     whole = memoryview(raw)
     about["before"], at = _bytes(whole, at, "letter")
-    return Letter(kind=KINDS[kind], frames=_frames(whole, at), **about)
+    return Letter(kind, frames=_frames(whole, at), **about)
+
+
+def title(raw: bytes | memoryview) -> tuple[str, int]:
+    """What a log says of a letter, its step or else its kind and its round, without opening it."""
+    kind, numbers = _head(raw)
+    _, at = _name(raw, _HEAD.size)
+    return _name(raw, at)[0] or kind, numbers[0]
+
+
+def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[Any]]:
+    if not _HEAD.size <= len(raw) <= limit:
+        raise MessageError(f"a letter of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
+    magic, version, kind, *numbers = _HEAD.unpack_from(raw)
+    if magic != MAGIC or version != VERSION or kind >= len(KINDS):
+        raise MessageError(f"a letter starts with {magic!r}, version {version}, kind {kind}; it is not one of ours.")
+    return KINDS[kind], numbers
 
 
 def _name(raw: bytes | memoryview, at: int) -> tuple[str, int]:

@@ -23,12 +23,13 @@ class LoopNet(Net):
     def __init__(self, part: Part, whose: str) -> None:
         self.module = part.net
         self.reads = part.reads
+        self._modules = list(part.net.modules())  # looked at in every step, and slow to walk through
         parameters = [parameter for parameter in part.net.parameters() if parameter.requires_grad]
         super().__init__(parameters, build_optimizer(part.optimizer, parameters, whose))
 
     def train(self, training: bool) -> None:
         """Put the module and all inside it into training mode, or out of it; most are there already."""
-        if any(module.training != training for module in self.module.modules()):
+        if any(module.training != training for module in self._modules):
             self.module.train(training)
 
     def __call__(self, inputs: Tensor) -> Tensor:

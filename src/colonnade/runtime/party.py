@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ _READ: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 """What is read of a request by its kind: so many frames, and these facts; the others must stand as in an empty one."""
 _FACTS = (*_TURN, "serial", "attempt")
+_NOTHING = Letter("step")
+_turn_facts = attrgetter(*_TURN[1:])
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class Party(Server):
         for name, table in seat.tables.items():
             self.place(name, table)
         self._steps = type(seat.method).steps()
-        self._turns: dict[str, tuple[Letter, Turn]] = {}  # by leader: those of several overlap
+        self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
@@ -237,21 +240,20 @@ class Party(Server):
 
     def _turn_of(self, letter: Letter) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
-        facts = Letter("step", **{name: getattr(letter, name) for name in _TURN if name != "step"})
-        owner, (known, turn) = self._owner(letter), self._turns.get(letter.leader, (None, None))
+        facts, owner = _turn_facts(letter), self._owner(letter)
+        _, known, turn = self._turns.get(letter.leader, (0, None, None))
         if turn is None or known != facts:
-            turn = Turn(
-                letter.round, self._rows(letter, owner), letter.table, letter.purpose, letter.leader, letter.part
-            )
-            self._turns[letter.leader] = facts, turn
+            rows = self._rows(letter, owner)
+            turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
+            self._turns[letter.leader] = letter.turn, facts, turn
         return turn
 
     def _owner(self, letter: Letter) -> int | None:
         """Which owner leads, by its number; none if several let a party work by itself, as when it averages."""
-        for known, _ in self._turns.values():
-            if known.turn == letter.turn and known.leader != letter.leader:
+        for leader, (number, _, _) in self._turns.items():
+            if number == letter.turn and leader != letter.leader:
                 raise MessageError(
-                    f"turn {letter.turn} came to '{self.name}' for '{letter.leader}', and '{known.leader}' leads it."
+                    f"turn {number} came to '{self.name}' for '{letter.leader}', and '{leader}' leads it."
                 )
         owners = list(self.seat.leaders)
         if letter.leader in owners:
@@ -356,7 +358,6 @@ def _check_read(letter: Letter) -> None:
     if letter.kind == "blind":
         frames = int(letter.purpose not in UNTOLD)
         facts = ("purpose",) if letter.purpose in AGREEING else facts
-    empty = Letter(letter.kind)
-    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(empty, name)]
+    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(_NOTHING, name)]
     if unread or len(letter.frames) > frames or (letter.frames and not len(letter.frames[-1])):
         raise MessageError(f"a letter of the kind '{letter.kind}' came with more than it has: {unread or 'a frame'}.")

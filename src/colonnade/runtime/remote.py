@@ -248,7 +248,11 @@ class Remote(InProcess):
 
     def _reply(self, party: str) -> Fields | None:
         """The tensors of the reply to the last letter, or the error that the party had."""
-        letter, asked = open_letter(self.lines.reply(party)), self._asked[party]
+        asked, raw = self._asked[party], self.lines.reply(party)
+        try:
+            letter = open_letter(raw)
+        except MessageError as error:
+            raise MessageError(f"'{party}' sent what is no letter: {error}") from None
         if letter.sender != party or letter.sequence != asked.sequence:
             raise MessageError(
                 f"a reply of '{letter.sender}' to letter {letter.sequence} came from '{party}', which was asked "

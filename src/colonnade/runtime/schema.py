@@ -7,7 +7,7 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -63,8 +63,7 @@ class Schema:
         for name, value in fields.items():
             kind, shape = form[name]
             due = _due(shape, rows)
-            fits = len(due) == value.ndim and all(a in (b, ANY) for a, b in zip(due, value.shape, strict=True))
-            if not fits or _kind(value) != kind:
+            if not _fits(value.shape, due) or _kind(value) != kind:
                 raise MessageError(
                     f"'{name}' came {where} with shape {tuple(value.shape)} of {_kind(value)}, and {due} of {kind} "
                     "was expected; does that party have the same rows and the same settings?"
@@ -117,9 +116,14 @@ def _empty(kind: str, shape: tuple[int, ...]) -> Tensor:
     return torch.empty(shape, dtype=getattr(torch, kind), device="meta")
 
 
+@lru_cache(maxsize=256)
 def _due(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
     """A shape for so many rows."""
     return tuple(rows if one == ROWS else one for one in shape)
+
+
+def _fits(shape: tuple[int, ...], due: tuple[int, ...]) -> bool:
+    return shape == due or (len(shape) == len(due) and all(b in (a, ANY) for a, b in zip(shape, due, strict=True)))
 
 
 def _merged(one: Form, other: Form) -> Form:

@@ -39,7 +39,10 @@ class Server(ABC):
 
     def serve(self, request: bytes) -> bytes:
         """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
-        letter = open_letter(request)
+        return self.answer(open_letter(request), request)
+
+    def answer(self, letter: Letter, request: bytes) -> bytes:
+        """The reply to a request that was opened already."""
         if self._last is not None and self._last[:2] == (letter.sequence, request):
             return self._last[2]
         try:
