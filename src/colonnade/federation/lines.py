@@ -204,8 +204,8 @@ class TlsLines:
 
     def _send(self, party: str, data: bytes) -> None:
         letter = open_letter(data)
+        self.audit.sent(party, letter.step or letter.kind, data, round=letter.round)  # before it leaves
         self.listener.send(party, self._at.get(party, 0), data)
-        self.audit.sent(party, letter.step or letter.kind, data, round=letter.round)
         self.metrics.sent(party, len(data))
 
     def _receive(self, party: str, until: float) -> bytes:
