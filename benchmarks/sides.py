@@ -96,6 +96,8 @@ class Knobs:
     """At the owner: instead of this answer the one before it, of the same party, comes again."""
     beat: int = 400
     """Milliseconds after which a silent peer is asked for a sign of life; a party's call is taken in ten of these."""
+    lie: str = ""
+    """At a party: what it answers falsely, by its name in :mod:`benchmarks.lies`."""
     namespace: str = ""
     """The network namespace in which it lives."""
 
@@ -329,11 +331,13 @@ def _side(command: Sequence[str], log: Path, knobs: Knobs) -> None:
 
 def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     """Put the faults in place: where the owner receives, or where a party serves."""
+    from benchmarks.lies import lie_of
     from colonnade.federation.guest import Guest
     from colonnade.federation.lines import TlsLines
 
     count, last = 0, b""
     answers: dict[str, bytes] = {}
+    lie = lie_of(knobs.lie)
     receive, serve = TlsLines._receive, Guest.serve
 
     def die() -> None:
@@ -357,7 +361,7 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
         count += 1
         if count == knobs.kill_before:
             die()
-        reply = serve(self, request)
+        reply = lie(self, request, serve(self, request))
         if count == knobs.kill_after:
             die()
         if count in knobs.twice:

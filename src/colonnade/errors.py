@@ -17,6 +17,7 @@
     ├── CheckpointError            a saved state that is torn, altered or foreign
     ├── FolderError                a run folder that cannot be read or written
     └── LinkError                  a link between organisations that cannot be had: certificates, names, ports, TLS
+        ├── RefusedError           a certificate, a name or a clock that a side does not believe
         ├── UnreachableError       nobody answers at the address yet; trying again may help
         └── Broken                 a link that was there and is gone; whose and why
 
@@ -92,6 +93,10 @@ class ManifestError(ColonnadeError):
 
 class LinkError(ColonnadeError):
     """A link between organisations that cannot be had: certificates, names, ports, TLS."""
+
+
+class RefusedError(LinkError):
+    """A certificate, a name or a clock that a side does not believe; trying again does not help."""
 
 
 class UnreachableError(LinkError):

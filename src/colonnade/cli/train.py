@@ -142,4 +142,6 @@ def tell(facts: dict[str, Any]) -> None:
     scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
     typer.echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
     typer.echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
+    for name, rounds in facts["missed"].items():
+        typer.echo(f"'{name}' was away from {rounds} of them")
     typer.echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

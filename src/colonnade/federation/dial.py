@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from colonnade.errors import AwayError, Broken, LinkError, UnreachableError
+from colonnade.errors import AwayError, Broken, LinkError, RefusedError, UnreachableError
 from colonnade.federation.keys import OWNER, Credentials
 from colonnade.federation.listen import ACCEPTED, KEEP_ALIVE, LIMIT, SERVICE, STREAM, check_size, size_options
 from colonnade.federation.mailbox import Mailbox
@@ -104,7 +104,7 @@ def _taken(stream: Dialled, address: str, seconds: float) -> Dialled:
     except Broken as error:
         stream.close()
         if stream.refused is codes.PERMISSION_DENIED:
-            raise LinkError(f"the owner at {address} refused: {error.said}") from None
+            raise RefusedError(f"the owner at {address} refused: {error.said}") from None
         if stream.refused is codes.UNIMPLEMENTED:
             raise LinkError(f"what listens at {address} is not an owner of Colonnade; check the port.") from None
         raise UnreachableError(f"the owner at {address} did not take the call: {error}") from None
@@ -113,4 +113,5 @@ def _taken(stream: Dialled, address: str, seconds: float) -> Dialled:
 
 def _plain(text: str) -> str:
     """What the other side said, as a sentence that is fit for a terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:500]).rstrip(".") + "." if text else ""
+    said = "".join(letter if letter.isprintable() else " " for letter in text[:500])
+    return said if said.endswith("?") or not said else said.rstrip(".") + "."

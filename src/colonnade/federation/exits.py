@@ -27,7 +27,7 @@ class Exit(IntEnum):
         """What happened.
 
         >>> Exit(3).meaning
-        'a party was away past the deadline'
+        'a party was away past the deadline, or a port or a name cannot be had'
         """
         return _MEANINGS[self]
 
@@ -45,8 +45,8 @@ _MEANINGS = {
     Exit.FINISHED: "the job is finished",
     Exit.UNEXPECTED: "something that Colonnade did not expect; the log has a traceback, please report it",
     Exit.BAD_INPUT: "a job, an option, a file or a table that makes no sense",
-    Exit.AWAY: "a party was away past the deadline",
-    Exit.REFUSED: "a certificate or a field of the manifest was refused",
+    Exit.AWAY: "a party was away past the deadline, or a port or a name cannot be had",
+    Exit.REFUSED: "a certificate, a clock or a field of the manifest was refused",
     Exit.PROTOCOL: "a peer broke the protocol",
     Exit.FOLDER: "the disk is full, or a folder or checkpoint cannot be used",
     Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is spent",
@@ -55,7 +55,7 @@ _MEANINGS = {
 _BY_CLASS = {
     "AwayError": Exit.AWAY,
     "LinkError": Exit.AWAY,
-    "CertificateError": Exit.REFUSED,
+    "RefusedError": Exit.REFUSED,
     "ManifestError": Exit.REFUSED,
     "MessageError": Exit.PROTOCOL,
     "SealError": Exit.PROTOCOL,

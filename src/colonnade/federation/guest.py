@@ -46,7 +46,16 @@ from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Alignments, Desk, Runs
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
-from colonnade.federation.terms import check_signatures, digest, first_difference, job_id, keys_in, sign, signed_bytes
+from colonnade.federation.terms import (
+    check_signatures,
+    digest,
+    first_difference,
+    job_id,
+    keys_in,
+    outline,
+    sign,
+    signed_bytes,
+)
 from colonnade.kept import KeptInFolder
 from colonnade.ledger import OWNER
 from colonnade.message import fields_of
@@ -196,6 +205,7 @@ class Guest:
         keys = {self.name: self.paper.keys.identity.public, **self.paper.peers}
         check_allowed(terms, self.name, self.paper.allow, self.paper.owner, keys)
         verify(self.paper.owner, signed_bytes("terms", terms), hex_of(facts, "signature", 64), "the owner's terms")
+        self._check_pinned(terms)
         if self.terms is not None and terms != self.terms:
             found = first_difference(self.terms, terms)
             raise ManifestError(
@@ -205,6 +215,17 @@ class Guest:
         if self.terms is None:
             self._accept(terms)
         return {"signature": sign(self.paper.keys.identity, "terms", terms).hex()}
+
+    def _check_pinned(self, terms: dict[str, Any]) -> None:
+        """Refuse other terms than the operator has read; a prediction is of a job that was signed so."""
+        if self.paper.terms is None or "predict" in terms:
+            return
+        found = first_difference(self.paper.terms, terms)
+        if found:
+            raise ManifestError(
+                f"the terms are not those that [allow] of '{self.name}' names, in {found}; undo that, or read the new "
+                "ones and put them there."
+            )
 
     def _accept(self, terms: dict[str, Any]) -> None:
         job, normalise = job_id(terms).hex(), terms["align"].get("normalise")
@@ -219,6 +240,7 @@ class Guest:
         self.terms, self.desk = terms, desk
         self.audit = AuditLog(desk.folder / "audit.jsonl", self.name, job)
         self.audit.event("terms signed", digest=digest(terms).hex())
+        log.info("terms of '%s': %s; all in %s", terms["job"], outline(terms), desk.folder / "terms.json")
         log.info("signed the terms of '%s': %s", terms["job"], " ".join(terms["learns"]))
 
     def _place_of(self, name: str, job: str) -> Path:

@@ -26,7 +26,8 @@ from colonnade.align.peer import Peer
 from colonnade.align.ring import Progress, Ring
 from colonnade.alignment import Seat
 from colonnade.channel import Channel
-from colonnade.errors import AwayError, ColonnadeError, FolderError, LinkError, ManifestError, MessageError
+from colonnade.errors import AwayError, ColonnadeError, FolderError, ManifestError, MessageError, RefusedError
+from colonnade.federation.absent import Absent
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
@@ -115,8 +116,10 @@ class Host:
         with self._stopping():
             run, test = self._with_all(self._ready)
             self.status.state("training")
+            absent = Absent(run)
 
             def after(done: Run) -> None:
+                absent.look(done)
                 self.status.round(done.round)
                 self.metrics.round_done(done.round)
                 if on_round is not None:
@@ -212,7 +215,7 @@ class Host:
         told = said.get("time")
         apart = abs(time.time() - told) if isinstance(told, int | float) else float("inf")
         if not apart <= CLOCKS:
-            raise LinkError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
+            raise RefusedError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
         self._incarnations[party] = incarnation
 
     def _sign_terms(self, party: str) -> None:
@@ -303,9 +306,7 @@ class Host:
         what = plan_of(job, tables, model=job.model or usual, runtime="federation")
         schema = rehearse_tables(tables, what.method, what.settings, what.models, what.optimizers)
         self._plan = self._planned(what, tables, schema)
-        self.status = self.lines.status = StatusFile(
-            self.folder, OWNER, job.name, what.settings.rounds, list(self.paper.others)
-        )
+        self.status.describe(job.name, what.settings.rounds)
         self._sign_plans()
         self.desk.keep_plan(self._plan)
         far = Far(

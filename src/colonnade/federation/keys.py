@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from colonnade.errors import FolderError, LinkError
+from colonnade.errors import FolderError, LinkError, RefusedError
 from colonnade.folder import write_bytes
 from colonnade.seal.keys import Identity
 
@@ -64,7 +64,7 @@ def read_credentials(cert: str | Path, key: str | Path, ca: str | Path) -> Crede
     check_dates(own, f"the certificate {cert}")
     root = _root_of(chain, roots)
     if root is None:
-        raise LinkError(
+        raise RefusedError(
             f"the certificate {cert} was issued by another CA than {ca}; bring the two that belong together."
         )
     check_dates(root, f"the CA certificate in {ca}")
@@ -93,7 +93,7 @@ def common_name(pem: bytes) -> str:
     """Whose certificate it is; none or several names are refused, since it must be one side's."""
     names = first_certificate(pem).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1:
-        raise LinkError(f"a certificate with {len(names)} common names came; it needs one, the name of its side.")
+        raise RefusedError(f"a certificate with {len(names)} common names came; it needs one, the name of its side.")
     return str(names[0].value)
 
 
@@ -106,12 +106,12 @@ def check_dates(certificate: x509.Certificate, what: str) -> None:
     """Refuse a certificate out of its time."""
     now = datetime.now(UTC)
     if now < certificate.not_valid_before_utc:
-        raise LinkError(
+        raise RefusedError(
             f"{what} is not yet valid: it begins at {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC and here it "
             f"is {now:%Y-%m-%d %H:%M}; check the clock."
         )
     if now > certificate.not_valid_after_utc:
-        raise LinkError(
+        raise RefusedError(
             f"{what} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC and here it is "
             f"{now:%Y-%m-%d %H:%M}; bring a new one."
         )
@@ -123,16 +123,16 @@ def check_not_revoked(pem: bytes, crl: str | Path | None, ca: bytes) -> None:
         return
     certificate, revoked = first_certificate(pem), _read_crl(crl, ca)
     if certificate.issuer != revoked.issuer:
-        raise LinkError(
+        raise RefusedError(
             f"the revocation list {crl} is not of the CA that issued the certificate; bring that CA's list."
         )
     if revoked.next_update_utc is not None and revoked.next_update_utc < datetime.now(UTC):
-        raise LinkError(
+        raise RefusedError(
             f"the revocation list {crl} was good until {revoked.next_update_utc:%Y-%m-%d %H:%M} UTC; bring a newer one."
         )
     entry = revoked.get_revoked_certificate_by_serial_number(certificate.serial_number)
     if entry is not None:
-        raise LinkError(
+        raise RefusedError(
             f"the certificate of '{common_name(pem)}' was revoked at {entry.revocation_date_utc:%Y-%m-%d %H:%M} UTC; "
             "it must get a new one."
         )
@@ -142,7 +142,7 @@ def _read(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise LinkError(
+        raise RefusedError(
             f"{path} cannot be read: {error.strerror}; `colonnade keys` makes what a trial needs."
         ) from None
 
@@ -151,7 +151,7 @@ def _certificates(pem: bytes, what: str | Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise LinkError(
+        raise RefusedError(
             f"the certificate {what} is not a certificate as PEM; expected -----BEGIN CERTIFICATE."
         ) from None
 
@@ -160,14 +160,16 @@ def _check_pair(certificate: x509.Certificate, key: bytes, cert_path: str | Path
     try:
         public = load_pem_private_key(key, None).public_key()
     except TypeError:
-        raise LinkError(
+        raise RefusedError(
             f"the key {key_path} has a password; give a key without one that only its side can read."
         ) from None
     except ValueError:
-        raise LinkError(f"the key {key_path} is not a private key as PEM; expected -----BEGIN PRIVATE KEY.") from None
+        raise RefusedError(
+            f"the key {key_path} is not a private key as PEM; expected -----BEGIN PRIVATE KEY."
+        ) from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if public.public_bytes(*form) != certificate.public_key().public_bytes(*form):
-        raise LinkError(f"the key {key_path} does not belong to the certificate {cert_path}; bring the pair.")
+        raise RefusedError(f"the key {key_path} does not belong to the certificate {cert_path}; bring the pair.")
 
 
 def _root_of(chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]) -> x509.Certificate | None:
@@ -196,11 +198,11 @@ def _read_crl(path: str | Path, ca: bytes) -> x509.CertificateRevocationList:
     try:
         crl = x509.load_pem_x509_crl(_read(path))
     except ValueError:
-        raise LinkError(f"{path} is not a revocation list as PEM; expected -----BEGIN X509 CRL.") from None
+        raise RefusedError(f"{path} is not a revocation list as PEM; expected -----BEGIN X509 CRL.") from None
     for root in _certificates(ca, "of the CA"):
         if root.subject == crl.issuer and crl.is_signature_valid(root.public_key()):  # type: ignore[arg-type]
             return crl
-    raise LinkError(f"the revocation list {path} is not signed by our CA; bring the list of that CA.")
+    raise RefusedError(f"the revocation list {path} is not signed by our CA; bring the list of that CA.")
 
 
 def _thirty_two(text: bytes, what: str) -> bytes:
@@ -209,7 +211,7 @@ def _thirty_two(text: bytes, what: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != 32:
-        raise LinkError(f"{what} is not 32 bytes as base64 text; `colonnade keys` writes such files.")
+        raise RefusedError(f"{what} is not 32 bytes as base64 text; `colonnade keys` writes such files.")
     return raw
 
 

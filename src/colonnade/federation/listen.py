@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
@@ -16,6 +17,7 @@ from colonnade.federation.keys import Credentials, check_not_revoked, common_nam
 from colonnade.federation.mailbox import Mailbox
 from colonnade.federation.tls import load_grpc, server_credentials, split_address
 
+log = logging.getLogger(__name__)
 SERVICE, STREAM = "colonnade.Link", "Stream"
 ACCEPTED = ("colonnade-link", "1")  # what the owner says first on a stream that it takes
 LIMIT = 64 << 20
@@ -183,6 +185,7 @@ class Listener:
         try:
             party = self._check_guest(context.auth_context())
         except LinkError as error:
+            log.warning("refused a connection: %s", str(error))
             context.abort(self._grpc.StatusCode.PERMISSION_DENIED, str(error))
         with self._changed:
             if self._closed:

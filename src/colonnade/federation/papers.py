@@ -12,20 +12,22 @@ PARTY.toml::
     [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
-    [allow]   methods, seals, needs, epsilon, delta, rounds, rows, align, minimum, maximum, alignments, runs, patience
+    [allow]   methods, seals, needs, epsilon, delta, rounds, rows, align, minimum, maximum, alignments, runs, patience,
+              terms
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.align.peer import MODES
 from colonnade.config import DataSection, Job, check_is_section, job_from, parse_toml, section
-from colonnade.errors import ConfigError, LinkError, unknown
+from colonnade.errors import ConfigError, RefusedError, unknown
 from colonnade.federation.keys import Credentials, common_name, read_credentials, read_identity, read_public
 from colonnade.files import AlignSection, PartySection, PrepareSection
 from colonnade.method import methods
@@ -91,6 +93,8 @@ class AllowSection:
     """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
     runs: int = 1
     patience: int = 3600
+    terms: str | None = None
+    """A file with the only terms that may be signed, as ``colonnade owner --terms`` printed them."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,8 @@ class PartyPaper:
     owner: bytes
     allow: AllowSection
     peers: dict[str, bytes]
+    terms: dict[str, Any] | None
+    """The only terms that may be signed, if the operator has read some."""
     predict: list[str]
     keys: Keys
     beside: Path
@@ -187,7 +193,7 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
         )
     keys = _keys(section(KeysSection, "keys", sections["keys"]), beside, tls=tls)
     if tls and common_name(keys.credentials.cert) != party.name:
-        raise LinkError(
+        raise RefusedError(
             f"the certificate is of '{common_name(keys.credentials.cert)}' and [party] has the name '{party.name}'; "
             "bring the party's own."
         )
@@ -197,10 +203,22 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
         owner=read_public(_path(owner.key, beside)),
         allow=allow,
         peers={name: read_public(_path(key, beside)) for name, key in sections["peers"].items()},
+        terms=None if allow.terms is None else _read_terms(beside / allow.terms),
         predict=[new] if isinstance(new, str) else list(new),
         keys=keys,
         beside=beside,
     )
+
+
+def _read_terms(path: Path) -> dict[str, Any]:
+    """Terms that an operator has read and kept."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} of [allow] holds no terms; let the owner run `colonnade owner JOB.toml --terms`.")
+    return found
 
 
 def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:

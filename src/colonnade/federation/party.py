@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from colonnade.errors import Broken, ColonnadeError, FolderError, LinkError, UnreachableError
+from colonnade.errors import Broken, ColonnadeError, FolderError, LinkError, UnreachableError, again, name_of
 from colonnade.federation.dial import Dialled, dial
 from colonnade.federation.guest import Guest
 from colonnade.federation.lines import CONNECT_AGAIN
@@ -20,7 +20,7 @@ from colonnade.ledger import OWNER
 from colonnade.runtime import threads
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.party import Party
-from colonnade.runtime.server import refusal
+from colonnade.runtime.server import refusal, refused
 
 log = logging.getLogger(__name__)
 PAUSE = 0.2  # seconds before the owner is dialled again
@@ -35,6 +35,7 @@ class Attendance:
         self.metrics = metrics or Metrics()
         self._round = 0  # the newest that was begun
         self._doubts = DOUBTS  # how many refusals in a row may be the network's fault
+        self._last = b""  # the newest reply
         self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
 
     def attend(self) -> None:
@@ -57,6 +58,7 @@ class Attendance:
         letter = open_letter(request)
         reply = self.guest.answer(letter, request)
         self.metrics.sent(OWNER, len(reply))
+        self._last = reply
         self._tell(letter)
         return reply
 
@@ -99,13 +101,20 @@ class Attendance:
                 self._one_letter(line, line.receive(patience))
         except Broken as error:
             if error.said and CONNECT_AGAIN not in error.said:
-                raise LinkError(f"the owner hung up: {error.said}") from None
+                raise self._hung_up(error.said) from None
             log.warning("%s", error)
             self.metrics.away(OWNER)
             self.metrics.reconnected(OWNER)
             time.sleep(PAUSE)
         finally:
             line.close()
+
+    def _hung_up(self, said: str) -> ColonnadeError:
+        """Why it ends; if the owner stopped at our own refusal, it is of that kind and has that exit code."""
+        letter = open_letter(self._last) if self._last else None
+        if letter is None or letter.kind != "refusal":
+            return LinkError(f"the owner hung up: {said}")
+        return again(name_of(refused(letter.frames[0], self.guest.name)), f"the owner hung up: {said}")
 
     def _tell(self, letter: Letter) -> None:
         """What this letter changed, for who watches."""
@@ -122,8 +131,7 @@ class Attendance:
         server = self.guest.server
         rounds = server.seat.settings.rounds if isinstance(server, Party) else 0
         if (self.status.status.job, self.status.status.rounds) != (job, rounds):
-            self.status = StatusFile(self.status.path.parent, self.paper.party.name, job, rounds, [OWNER])
-            self.status.connected(OWNER)
+            self.status.describe(job, rounds)
 
     def _dialled(self, patience: float) -> Dialled:
         """A line to the owner; a refusal must come again before it is believed."""

@@ -97,6 +97,10 @@ class StatusFile:
             raise unknown("state", state, STATES)
         self._change(state=state, error=error or self._status.error)
 
+    def describe(self, job: str, rounds: int) -> None:
+        """Which job it is and how many rounds it has, as soon as that is known."""
+        self._change(job=job, rounds=rounds)
+
     def failed(self, sentence: str) -> None:
         """Something went wrong, and the side goes on."""
         self._change(error=sentence)

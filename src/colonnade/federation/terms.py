@@ -98,6 +98,25 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def outline(terms: Mapping[str, Any]) -> str:
+    """What the terms come to in one line, for the log of whoever signs them.
+
+    >>> outline({"parties": [{"name": "bank"}, {"name": "shop"}], "method": {"name": "fdml"}, "labels": "shown",
+    ...          "seals": [], "train": {"method": "fdml", "rounds": 5}, "limits": {"deadline": 300}})
+    'fdml of bank, shop; rounds 5; no seals; labels shown; deadline 300'
+    """
+    names = ", ".join(one["name"] for one in terms["parties"])
+    seals = ", ".join(one["kind"] for one in terms["seals"])
+    parts = (
+        f"{terms['method']['name']} of {names}",
+        *(f"{key} {value}" for key, value in terms["train"].items() if key != "method"),
+        f"seals {seals}" if seals else "no seals",
+        f"labels {terms['labels']}",
+        *(f"{key} {value}" for key, value in terms["limits"].items()),
+    )
+    return "; ".join(parts)
+
+
 def digest(paper: Mapping[str, Any]) -> bytes:
     """What stands for terms or a plan: the SHA-256 of its canonical text."""
     return hashlib.sha256(json.dumps(paper, sort_keys=True, ensure_ascii=True).encode()).digest()

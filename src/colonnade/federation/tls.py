@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from colonnade.errors import LinkError, UnreachableError
+from colonnade.errors import LinkError, RefusedError, UnreachableError
 from colonnade.federation.keys import Credentials, check_not_revoked, common_name
 
 CIPHERS = "GRPC_SSL_CIPHER_SUITES"
@@ -136,7 +136,7 @@ def preflight(
                 raise LinkError(f"{where} speaks TLS but not gRPC; check that it is the owner's port.")
             if _accepted(link, where):
                 return owner
-    raise LinkError(
+    raise RefusedError(
         f"the owner at {where} hung up on our certificate of '{common_name(credentials.cert)}': by its CA or its clock "
         "it is not good; compare ca.pem and the clocks of both sides."
     )
@@ -169,7 +169,7 @@ def _shaken(context: ssl.SSLContext, plain: socket.socket, host: str, where: str
         link = context.wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         why = _WRONG_CERTIFICATE.get(error.verify_code, f"is refused: {error.verify_message}; check it")
-        raise LinkError(f"the certificate of the owner at {where} {why}.") from None
+        raise RefusedError(f"the certificate of the owner at {where} {why}.") from None
     except (ssl.SSLEOFError, ConnectionError):
         raise UnreachableError(f"{where} hung up before TLS was agreed; check that the owner is well.") from None
     except TimeoutError:
@@ -177,7 +177,7 @@ def _shaken(context: ssl.SSLContext, plain: socket.socket, host: str, where: str
             f"{where} answers no TLS; check that it is the owner's port and that it is well."
         ) from None
     except ssl.SSLError as error:
-        raise LinkError(_why_not(error, where)) from None
+        raise RefusedError(_why_not(error, where)) from None
     with link:
         yield link
 
@@ -204,7 +204,7 @@ def _accepted(link: ssl.SSLSocket, where: str) -> bool:
     except (ssl.SSLError, OSError) as error:
         if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
             reason = (error.reason or "").rpartition("ALERT_")[2].lower().replace("_", " ")
-            raise LinkError(
+            raise RefusedError(
                 f"the owner at {where} refused our certificate: {reason}; bring one that it takes."
             ) from None
         return False

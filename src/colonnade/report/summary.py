@@ -144,6 +144,7 @@ class RunView:
             "rounds": self.round,
             "unfinished": self.unfinished,
             "stopped_early": self.stopped,
+            "missed": {name: rounds for name, rounds in self.missed.items() if rounds},
             "measured_on": self.measured,
             "metrics": self.metrics,
             "train_bytes": self.train_bytes,

@@ -270,7 +270,11 @@ class Remote(InProcess):
             raise MessageError(f"'{party}' answered step '{asked.step}' of round {asked.round} with {said}.")
         if not letter.frames:
             return None
-        fields, about = decode_fields(letter.frames[0])
+        try:
+            fields, about = decode_fields(letter.frames[0])
+        except MessageError as error:
+            what = asked.step or asked.kind
+            raise MessageError(f"'{party}' answered '{what}' of round {asked.round} with no message: {error}") from None
         if about != Envelope(asked.step or asked.kind, party, asked.round):
             raise MessageError(
                 f"'{party}' replied with a frame of '{about.sender}', step '{about.step}', round {about.round}."
