@@ -1,8 +1,8 @@
-"""All benchmarks: speed, scaling, blinding, watching, selection on digits always; the others as time allows.
+"""All benchmarks: speed, scaling, blinding, watching, reports, selection on digits always; the others as time allows.
 
 make bench                      all, one seed of each (several hours on two cores)
 python -m benchmarks --full     seeds 0 to 2 of everything, as the docs show
-python -m benchmarks --quick    speed, scaling, blinding, watching and selection on digits only
+python -m benchmarks --quick    speed, scaling, blinding, watching, reports and selection on digits only
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     size.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     seeds = [] if options.full else ["--seeds", "0"]
-    jobs = [["speed"], ["scaling"], ["blinding"], ["live"], ["selection", "--parts", "digits"]]
+    jobs = [["speed"], ["scaling"], ["blinding"], ["live"], ["report"], ["selection", "--parts", "digits"]]
     if not options.quick:
         jobs += [
             ["accuracy", *seeds],

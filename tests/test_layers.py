@@ -99,6 +99,16 @@ def test_an_exception_is_inside_its_function(above: str, method: str) -> None:
     assert lines == inside and len(lines) == 1
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_what_is_slow_to_import_is_imported_where_it_is_used(path: Path) -> None:
+    """A command must not wait two seconds for a package that it does not use."""
+    slow = {"sklearn", "scipy", "pandas", "pyarrow", "ray", "mlflow", "tensorboard"}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert not slow & {name.split(".")[0] for name in names}, f"line {node.lineno}"
+
+
 def test_methods_and_runtimes_do_not_know_each_other() -> None:
     for path in modules():
         others = {module.split(".")[0] for _, module in imports(path)}

@@ -72,6 +72,12 @@ def test_page_fits_a_phone_in_light_and_dark(browser, page):
     browser.ask("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
     browser.open(page)
     assert browser.run("document.documentElement.scrollWidth") <= 390
+    hidden = (
+        "[...document.querySelectorAll('table.steps')].map(one => one.parentElement)"
+        ".filter(one => one.scrollWidth > one.clientWidth).length"
+    )
+    assert browser.run("document.querySelectorAll('table.steps').length") == 3
+    assert browser.run(hidden) == 0  # what left the house is read without moving it sideways
     papers = []
     for scheme in ("light", "dark"):
         browser.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -114,6 +120,21 @@ def test_bars_show_what_each_party_holds(browser, tmp_path):
     assert max(browser.run(reach)) < 1  # nothing is cut off at the right
     browser.run("[...document.querySelectorAll('details')].forEach(one => one.open = true)")
     assert "column 39 and 48 more" in browser.run("document.body.innerText")
+
+
+def test_counts_stay_in_their_cells(browser, tmp_path):
+    run = synthetic("counts")
+    run["findings"]["confusion"] = [[123456 if k == j else 1234 for j in range(10)] for k in range(10)]
+    browser.open(write_report([run], tmp_path / "counts.html"))
+    outside = (
+        "(() => { const drawn = document.querySelector('figure rect.cell').ownerSVGElement;"
+        "const cells = [...drawn.querySelectorAll('rect.cell')], "
+        "counts = [...drawn.querySelectorAll('.onfull, .strong')];"
+        "return counts.map((one, k) => "
+        "one.getBoundingClientRect().width - cells[k].getBoundingClientRect().width); })()"
+    )
+    over = browser.run(outside)
+    assert len(over) == 100 and max(over) < 0
 
 
 def test_a_large_page_opens(browser, tmp_path):

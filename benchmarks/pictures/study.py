@@ -41,6 +41,7 @@ class Study:
     rounds: int | None = None
     rows: int | None = None
     methods: Sequence[str] = ()
+    longer: bool = False  # as long as the pictures that show accuracy by epoch want it
 
     @property
     def subject(self) -> Subject:
@@ -61,7 +62,10 @@ class Study:
 
     def length(self, method: str, kind: str) -> dict[str, int]:
         """How long a method is trained, as cn.train wants it."""
-        return {"rounds": self.rounds} if self.rounds else {"epochs": self.subject.epochs_of(kind, method)}
+        if self.rounds:
+            return {"rounds": self.rounds}
+        longer = self.subject.longer.get(method) if self.longer else None
+        return {"epochs": longer or self.subject.epochs_of(kind, method)}
 
     def size(self, method: str, kind: str = "clean") -> str:
         """The same in words, with the training rows where they are not all."""

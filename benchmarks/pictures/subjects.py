@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import colonnade as cn
@@ -31,6 +31,7 @@ class Subject:
     test_noise: float
     model: Any = MODEL
     batch: int = BATCH
+    longer: Mapping[str, int] = field(default_factory=dict)  # epochs where accuracy by epoch is shown, if others
 
     def loads(self, kind: str) -> Mapping[str, Any]:
         """What cn.load is given: for "clean" and "noisy" runs alike, for "few" rows, for a "crowd" of parties."""
@@ -72,6 +73,7 @@ SUBJECTS = {
         noisy="party 7",
         train_noise=1.0,
         test_noise=10.0,
+        longer={"vimadmm": 10, "vimadmm-j": 5},
     ),
     "fashion_mnist": Subject(
         "Fashion-MNIST",

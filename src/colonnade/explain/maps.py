@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sklearn.decomposition import PCA
-from sklearn.manifold import TSNE
 from torch import Tensor
 
 from colonnade.errors import ConfigError, unknown
@@ -95,6 +93,9 @@ def in_the_plane(vectors: np.ndarray, by: str, seed: int = 0) -> np.ndarray:
     wide = np.pad(vectors, [(0, 0), (0, max(0, 2 - vectors.shape[1]))])
     if np.ptp(wide, axis=0).max() == 0:
         return np.zeros((len(wide), 2))  # all rows alike: neither method can say anything
+    from sklearn.decomposition import PCA  # two seconds, for those who draw maps only
+    from sklearn.manifold import TSNE
+
     if by == "pca":
         return PCA(2, svd_solver="full").fit_transform(wide)  # type: ignore[no-any-return]
     near = min(30.0, (len(wide) - 1) / 3)

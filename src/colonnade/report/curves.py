@@ -44,7 +44,7 @@ def reading_aid(runs: Sequence[RunView]) -> str:
         return ""
     score, where = metric_name(the_score(runs)), escape(join(measured))
     told = f"{score} and the dashed loss are those of the {where}; the solid loss is of training."
-    joined = " The broken line of the picture against bytes joins the runs that no other beats in both."
+    joined = " Against bytes, a broken line joins the runs that no other beats in both, if there are several."
     return f"<p>{told}{joined if len(runs) > 1 else ''}</p>"
 
 

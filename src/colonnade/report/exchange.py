@@ -32,7 +32,8 @@ def _by_step(run: RunView) -> str:
         rows.append([line.step, line.purpose, who, *told, *_counts(merged)])
     head = ["Step", "For", "From, to", "Values", "Seals", "What the receiver could learn", "Messages", "On the wire"]
     messages, wire = (text for text, _ in _counts(_total(run.ledger.rows)))
-    return table(head, rows, numbers=(6, 7), foot=["Total", "", "", "", "", "", messages, wire], style="steps")
+    foot = ["Total", "", "", "", "", "", messages, wire]
+    return table(head, rows, numbers=(6, 7), foot=foot, style="steps", stacks=True)
 
 
 def _by_party(run: RunView) -> str:

@@ -18,8 +18,9 @@ _THUMB = 30  # the side of the small picture before a bar
 _LABEL = 46  # characters of a bar's name, beside which its amount has room
 MAP_SIDE = 240
 SQUARE = 400  # the side of a matrix
-_NAMES = 108  # room beside it for the classes' names
+_NAMED = 24  # up to so many classes their names have room beside their rows
 _WRITTEN = 14  # up to so many classes the counts fit into their cells
+_SIGN = 7.5  # pixels of a sign, more or less
 
 
 @dataclass(frozen=True)
@@ -109,30 +110,33 @@ def histogram(title: str, reach: float, counts: Sequence[int], x_name: str) -> P
 
 def matrix(title: str, counts: Sequence[Sequence[int]], names: Sequence[str]) -> Picture:
     """Rows by true class (down) and predicted class (across), shaded by their share of the true class."""
-    side = (SQUARE - _NAMES) / len(counts) + 0.0
+    shown = [cut(name, 14) for name in names] if len(counts) <= _NAMED else []
+    left = max(40.0, 12 + _SIGN * max(map(len, shown), default=0))  # "true" has to fit as well
+    side = (SQUARE - left) / len(counts)
     top = 26
     drawn = [
-        f'<text x="{_NAMES + (SQUARE - _NAMES) / 2}" y="14" text-anchor="middle">predicted</text>',
+        f'<text x="{left + (SQUARE - left) / 2:.1f}" y="14" text-anchor="middle">predicted</text>',
         f'<text x="4" y="{top - 12}">true</text>',
     ]
+    for row, name in enumerate(shown):
+        y = top + side * (row + 0.5) + 4
+        drawn.append(f'<text x="{left - 8:.1f}" y="{y:.1f}" text-anchor="end">{escape(name)}</text>')
     for row, line in enumerate(counts):
         whole = sum(line) or 1
-        y = top + side * row
-        if len(counts) <= 24:
-            name = cut(names[row], 14)
-            drawn.append(f'<text x="{_NAMES - 8}" y="{y + side / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for column, count in enumerate(line):
-            place = _NAMES + side * column, y
-            if count or len(counts) <= 24:
+            place = left + side * column, top + side * row
+            if count or shown:
                 drawn.append(_square(place, side, count, count / whole, f"{names[row]} taken for {names[column]}"))
             if len(counts) <= _WRITTEN:
                 drawn.append(_count(place, side, count, count / whole))
-    floor = top + SQUARE - _NAMES
+    floor = top + SQUARE - left
     if len(counts) <= _WRITTEN:
-        widest = max(2, int(side / 7))
+        widest = max(2, int(side / _SIGN))
         for column, name in enumerate(names):
-            x = _NAMES + side * (column + 0.5)
-            drawn.append(f'<text x="{x:.1f}" y="{floor + 16}" text-anchor="middle">{escape(cut(name, widest))}</text>')
+            x = left + side * (column + 0.5)
+            drawn.append(
+                f'<text x="{x:.1f}" y="{floor + 16:.1f}" text-anchor="middle">{escape(cut(name, widest))}</text>'
+            )
     rows = [(names[k], names[j], count) for k, line in enumerate(counts) for j, count in enumerate(line)]
     right = sum(line[k] for k, line in enumerate(counts))
     told = f"{right:,} of {sum(map(sum, counts)):,} rows on the diagonal"
@@ -151,7 +155,11 @@ def _square(place: Point, side: float, count: int, share: float, what: str) -> s
 def _count(place: Point, side: float, count: int, share: float) -> str:
     x, y = place[0] + side / 2, place[1] + side / 2 + 4
     style = "onfull" if share > 0.62 else "strong" if count else ""
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{count if count else "·"}</text>'
+    written = str(count) if count else "·"
+    tight = (
+        "" if 1.25 * _SIGN * len(written) < side else f' textLength="{side - 4:.1f}" lengthAdjust="spacingAndGlyphs"'
+    )
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle"{tight}>{written}</text>'
 
 
 def scatter(title: str, places: Sequence[Sequence[float]], classes: Sequence[int], names: Sequence[str]) -> Picture:

@@ -17,17 +17,25 @@ def table(
     foot: Sequence[str] = (),
     style: str = "",
     sortable: bool = False,
+    stacks: bool = False,
 ) -> str:
-    """A table whose first column names the rows; ``numbers`` are the columns to be set flush right."""
+    """A table whose first column names the rows; ``numbers`` are the columns to be set flush right.
+
+    One that ``stacks`` has its cells one below the other on a phone, each with its column's name.
+    """
 
     def cells(row: Sequence[Cell], tag: str) -> str:
-        return "".join(_cell(cell, "th" if column == 0 else tag, column in numbers) for column, cell in enumerate(row))
+        names = head if stacks else [""] * len(row)
+        return "".join(
+            _cell(cell, "th" if column == 0 else tag, column in numbers, names[column])
+            for column, cell in enumerate(row)
+        )
 
     names = "".join(_heading(name, column in numbers, sortable) for column, name in enumerate(head))
     top = f"<thead><tr>{names}</tr></thead>" if head else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
     bottom = f"<tfoot><tr>{cells(foot, 'td')}</tr></tfoot>" if foot else ""
-    kinds = " ".join(filter(None, [style, "sortable" if sortable else ""]))
+    kinds = " ".join(filter(None, [style, "sortable" if sortable else "", "stacks" if stacks else ""]))
     kind = f' class="{kinds}"' if kinds else ""
     return f'<div class="wide" tabindex="0"><table{kind}>{top}<tbody>{body}</tbody>{bottom}</table></div>'
 
@@ -38,11 +46,12 @@ def _heading(text: str, is_number: bool, sortable: bool) -> str:
     return f'<th scope="col"{kind}>{f"<button>{name}</button>" if sortable and text else name}</th>'
 
 
-def _cell(cell: Cell, tag: str, is_number: bool) -> str:
+def _cell(cell: Cell, tag: str, is_number: bool, column: str) -> str:
     text, value = cell if isinstance(cell, tuple) else (cell, None)
     kind = ' class="number"' if is_number else ""
     order = "" if value is None else f' data-value="{value!r}"'
-    return f"<{tag}{kind}{order}>{_written(text)}</{tag}>"
+    name = f' data-name="{escape(column)}"' if column and text else ""
+    return f"<{tag}{kind}{order}{name}>{_written(text)}</{tag}>"
 
 
 def _written(text: str) -> str:
