@@ -105,7 +105,7 @@ def hundred_parties(group: int = 25, images: int = 2048) -> None:
     values = torch.randn(images, 56 * MANY, generator=torch.Generator().manual_seed(0))
     tables = cn.split(values.numpy(), (torch.arange(images) % 10).numpy(), MANY)
     half = MANY // group // 2
-    nodes = LocalNodes(initialize_head=True, head_node_args={"num_cpus": half, "include_dashboard": False})
+    nodes: Any = LocalNodes(initialize_head=True, head_node_args={"num_cpus": half, "include_dashboard": False})
     nodes.add_node(num_cpus=half)
     cluster = cn.Cluster(address=nodes.address, group=group)
     runs, rows = [], []

@@ -188,7 +188,10 @@ class Owners(Parties):
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
 
     def turns(self, turn: Turn) -> list[Turn]:
-        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs."""
+        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs.
+
+        The round's own turn has no leader among several: parties may be told to work by themselves in it, no more.
+        """
         each = zip(self.names, self.places, turn.rows, strict=True)
         return [replace(turn, rows=place[own], leader=name) for name, place, own in each]
 
