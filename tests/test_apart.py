@@ -10,7 +10,7 @@ import torch
 import colonnade as cn
 from colonnade.errors import MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from test_contract import Case, everything, everything_apart, federation, train, without_time
 
 SEALS = {
@@ -176,6 +176,30 @@ def test_a_letter_is_read_as_it_was_written() -> None:
     for cut in range(len(raw)):
         with pytest.raises(MessageError):
             open_letter(raw[:cut])
+
+
+def test_what_a_log_says_of_a_letter_is_read_without_opening_it() -> None:
+    assert title(write_letter(Letter("sum", step="fit", round=3, frames=(b"abc",)))) == ("fit", 3)
+    assert title(write_letter(Letter("keep", round=4))) == ("keep", 4)
+    raw = write_letter(Letter("step", step="fit"))
+    for cut in range(raw.index(b"fit") + len(b"fit")):
+        with pytest.raises(MessageError):
+            title(raw[:cut])
+
+
+def test_a_reply_is_about_its_request() -> None:
+    asked = Letter(
+        "step", "owner", "fit", "train", "rows", "owner", *range(1, 7), b"j" * 16, b"s" * 16, b"p" * 16, b"b"
+    )
+    reply = asked.reply("answer", "party 1", b"abc")
+    assert reply.is_about(asked)
+    assert reply == replace(asked, kind="answer", sender="party 1", before=b"", frames=(b"abc",))
+    for name in ("step", "purpose", "table", "leader"):
+        assert not replace(reply, **{name: "else"}).is_about(asked)
+    for name in ("round", "turn", "part", "serial", "attempt", "sequence"):
+        assert not replace(reply, **{name: 99}).is_about(asked)
+    for name in ("job", "session", "plan"):
+        assert not replace(reply, **{name: bytes(16)}).is_about(asked)
 
 
 def test_a_blinded_step_never_answers_in_the_clear() -> None:

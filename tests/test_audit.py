@@ -23,8 +23,12 @@ from typer.testing import CliRunner
 from colonnade.cli import app
 from colonnade.errors import ConfigError, FolderError
 from colonnade.federation.audit import AuditLog, signed_bytes
+from colonnade.federation.lines import TlsLines
+from colonnade.federation.metrics import Metrics
 from colonnade.federation.public import read_public
+from colonnade.federation.status import StatusFile
 from colonnade.federation.verify import compare, verify
+from colonnade.runtime.letter import Letter, write_letter
 from colonnade.seal.keys import Identity
 from colonnade.seal.keys import verify as verify_signature
 
@@ -477,3 +481,26 @@ def test_a_hostile_log_does_not_steer_the_terminal(tmp_path):
         a.sent("shop", "x\ny", b"")
     found = command(tmp_path / "a", tmp_path / "b")
     assert found.exit_code == 1 and "\x1b" not in found.stdout and len(found.stdout.splitlines()) == 3
+
+
+def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
+    log = AuditLog(tmp_path / "audit.jsonl", "bank", "job")
+
+    class Links:
+        """What is handed over leaves at once; until then its line must be there."""
+
+        def send(self, party, connection, data):
+            last = entries_of(log.path)[-1]
+            assert (last["what"], last["peer"], last["kind"], last["round"]) == ("sent", party, "embed", 3)
+            assert last["digest"] == hashlib.sha256(data).hexdigest()
+            self.sent = data
+
+    links, status = Links(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
+    lines = TlsLines(links, 1.0, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    lines.post("shop", write_letter(Letter("step", step="embed", round=3)))
+    assert links.sent
+    log.close()
+    del links.sent, lines._asked["shop"]
+    with pytest.raises(FolderError, match="closed"):
+        lines.post("shop", write_letter(Letter("step", step="embed", round=3)))
+    assert not hasattr(links, "sent"), "it left without a line in the log"

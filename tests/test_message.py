@@ -389,3 +389,19 @@ def test_nothing_in_the_package_can_run_what_it_reads() -> None:
                 assert called not in ("eval", "exec", "compile", "__import__", "torch.load"), f"{path}: {called}"
                 allowed = [ast.unparse(k.value) for k in node.keywords if k.arg in ("allow_pickle", "weights_only")]
                 assert allowed in ([], ["False"]), f"{path}: {called} with pickle"
+
+
+def test_a_header_that_came_before_is_read_as_strictly_again() -> None:
+    def frame(number: int) -> bytes:
+        return encode({"h": torch.ones(2, 3)}, Envelope("embed", "party 1", number))
+
+    assert [wire.decode_fields(frame(number))[1].round for number in (0, 7, 2**32 - 1, 7)] == [0, 7, 2**32 - 1, 7]
+    longer = frame(7) + bytes(4)
+    with pytest.raises(MessageError, match="the shapes account for"):
+        wire.decode_fields((len(longer) - 4).to_bytes(4, "little") + longer[4:])
+    bad = frame(7).replace(struct.pack("<f", 1.0), struct.pack("<f", math.nan))
+    with pytest.raises(MessageError, match="not finite"):
+        wire.decode_fields(bad)
+    first, second = (wire.decode_fields(frame(7))[0]["h"] for _ in range(2))
+    first.zero_()
+    assert torch.equal(second, torch.ones(2, 3)), "two frames share their memory"

@@ -65,7 +65,8 @@ class Letter:
 
     def reply(self, kind: str, sender: str, *frames: bytes) -> Letter:
         """A letter back, about the same."""
-        return Letter(kind, sender, *_said_in(self), b"", frames)
+        fields: list[Any] = [kind, sender, *_said_in(self), b"", frames]
+        return Letter(*fields)
 
     def is_about(self, request: Letter) -> bool:
         """Whether a reply says what its request said, beside its kind, its sender and its frames."""
