@@ -1,6 +1,7 @@
 """A federation that is broken on purpose, again and again: does it end with the same bits, or say who and why?
 
     python -m benchmarks.faults [--faults 500] [--seed 0]
+    python -m benchmarks.faults --alone 5              # one fault a run, each kind so often: seconds to go on
 
 Faults come in runs of some thirty: each party behind a network that cuts, delays, stalls, corrupts, truncates,
 duplicates, reorders and replays; sides that die by kill -9 at a letter and are started again; parties that stand still;
@@ -24,7 +25,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
-from benchmarks.proxy import Proxy, drawn
+from benchmarks.proxy import KINDS, Fault, Proxy, drawn
 from benchmarks.sides import AGAIN, HOST, OWNER, PARTIES, Knobs, Trial
 from benchmarks.table import show
 
@@ -104,6 +105,34 @@ def broken_run(folder: Path, seed: int, expected: dict[str, str]) -> Outcome:
         return outcome
 
 
+def broken_once(folder: Path, kind: str, rng: random.Random, expected: dict[str, str]) -> tuple[Outcome, float]:
+    """A run with one fault amid its rounds, and how many seconds later a round went on."""
+    with ExitStack() as stack:
+        trial = stack.enter_context(Trial(folder, deadline=DEADLINE))
+        fault = Fault(kind, rng.randrange(60_000, 90_000), rng.random())
+        proxy = stack.enter_context(closing(Proxy(HOST, trial.port, [fault] if kind in KINDS else [])))
+        trial.dial("shop", f"{HOST}:{proxy.port}", patience=2 * DEADLINE)
+        killed = {"kill -9 of a party": "shop", "kill -9 of the owner": OWNER}.get(kind)
+        trial.begin({} if killed is None else {killed: [Knobs(kill_before=rng.randrange(30, 50))]})
+        outcome = judged(trial, trial.watch(SECONDS), expected)
+        at = trial.deaths[0][1] if killed else proxy.done[0][1]
+        return outcome, trial.seconds_to_go_on("shop", at) or 0.0
+
+
+def alone(folder: Path, times: int, seed: int, expected: dict[str, str]) -> bool:
+    """Each kind of fault by itself; whether all ended as they should."""
+    rows, fine = [], True
+    for kind in (*KINDS, "kill -9 of a party", "kill -9 of the owner"):
+        rng = random.Random(f"{seed}/{kind}")
+        found = [broken_once(folder / f"{kind}-{k}", kind, rng, expected) for k in range(times)]
+        seconds, same = [later for _, later in found], sum(outcome.how == "recovered" for outcome, _ in found)
+        rows.append([kind, times, same, f"{median(seconds):.2f}", f"{max(seconds):.2f}"])
+        fine = fine and same == times
+        print(f"{kind}: {[outcome.words for outcome, _ in found if outcome.words]} {seconds}", flush=True)
+    show("One fault a run", ["fault", "runs", "recovered", "median s to go on", "most"], rows)
+    return fine
+
+
 def judged(trial: Trial, in_time: bool, expected: dict[str, str]) -> Outcome:
     """How a run ended."""
     codes, words = {name: trial.code(name) for name in trial.sides}, trial.said(OWNER)
@@ -121,12 +150,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--alone", type=int, default=0, help="runs of each kind of fault, with that fault alone")
     options = parser.parse_args()
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     seconds: dict[str, list[float]] = defaultdict(list)
     total, seed, bad = 0, options.seed, 0
     with TemporaryDirectory() as place:
         expected = reference(Path(place, "undisturbed"))
+        if options.alone:
+            sys.exit(0 if alone(Path(place), options.alone, options.seed, expected) else 1)
         while total < options.faults:
             began = time.monotonic()
             outcome = broken_run(Path(place, f"run-{seed}"), seed, expected)

@@ -216,7 +216,7 @@ class Trial:
     def begin(self, plan: Mapping[str, Sequence[Knobs]] | None = None) -> None:
         """Start all sides; each one's next process gets its next knobs."""
         self.left = {name: list((plan or {}).get(name, ())) for name in (OWNER, *PARTIES)}
-        for name in self.left:
+        for name in (*PARTIES, OWNER):  # the owner last: its deadline begins when it listens
             self.start_next(name)
 
     def start_next(self, name: str) -> None:

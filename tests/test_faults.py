@@ -19,7 +19,7 @@ from colonnade.federation.verify import verify
 
 pytestmark = pytest.mark.slow
 SOON = 15  # seconds beyond a deadline, on a machine that does other things too
-SHORT = 3  # a deadline that tests let pass
+SHORT = 6  # a deadline that tests let pass; sides must connect within it on a machine that does other things too
 Make = Callable[..., Trial]
 
 
@@ -138,7 +138,9 @@ def test_a_party_that_stands_still_past_the_deadline_is_named(make: Make) -> Non
     assert trial.wait_until(lambda: trial.code(OWNER) is not None, SHORT + SOON), "the owner hangs"
     assert trial.code(OWNER) == Exit.AWAY
     assert time.monotonic() - began > SHORT - 1
-    assert "'shop' did not answer within 3 s" in trial.said(OWNER) or "'shop' did not connect" in trial.said(OWNER)
+    assert f"'shop' did not answer within {SHORT} s" in trial.said(OWNER) or "'shop' did not connect" in trial.said(
+        OWNER
+    )
     assert trial.wait_until(lambda: trial.code("clinic") is not None, SOON)
     assert "the owner stopped: 'shop' did not" in trial.said("clinic")
     trial.kill("shop", signal.SIGCONT)
@@ -147,7 +149,6 @@ def test_a_party_that_stands_still_past_the_deadline_is_named(make: Make) -> Non
     assert not tracebacks(trial)
 
 
-@pytest.mark.long
 def test_ctrl_c_at_the_owner(make: Make) -> None:
     trial = make(rounds=400)
     trial.begin()
@@ -160,7 +161,6 @@ def test_ctrl_c_at_the_owner(make: Make) -> None:
     assert not tracebacks(trial)
 
 
-@pytest.mark.long
 def test_ctrl_c_at_a_party(make: Make) -> None:
     trial = make(rounds=400, deadline=SHORT)
     trial.begin()
@@ -168,7 +168,7 @@ def test_ctrl_c_at_a_party(make: Make) -> None:
     trial.kill("shop", signal.SIGINT)
     assert trial.watch(SHORT + SOON), codes(trial)
     assert codes(trial) == {OWNER: Exit.AWAY, "shop": Exit.INTERRUPTED, "clinic": Exit.AWAY}
-    assert "'shop' did not connect within 3 s" in trial.said(OWNER)
+    assert f"'shop' did not connect within {SHORT} s" in trial.said(OWNER)
     assert "the owner stopped: 'shop' did not connect" in trial.said("clinic")
     assert not tracebacks(trial)
 
@@ -186,8 +186,7 @@ def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: 
     assert trial.result() == undisturbed
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("choice", ["without", "skip"])
+@pytest.mark.parametrize("choice", ["without", pytest.param("skip", marks=pytest.mark.long)])
 def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
     trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
     trial.begin({"shop": [Knobs(kill_before=40)]})

@@ -376,7 +376,7 @@ def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
 
 
 @needs_flare
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_on_flare_as_in_one_process_even_if_a_site_dies(tmp_path: Path) -> None:
     from benchmarks import flare
