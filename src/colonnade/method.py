@@ -173,8 +173,8 @@ class Parties(ABC):
 class Owners(Parties):
     """Several owners, each with labels of its own rows, behind the interface of parties; the first one leads.
 
-    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others. In the round's own turn, which
-    none of several leads, parties may be told to work by themselves, and no more.
+    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others. In the round's own turn,
+    which none of several leads, parties may be told to work by themselves, and no more.
     """
 
     places: list[Tensor]
