@@ -66,11 +66,6 @@ def test_nobody_at_the_address() -> None:
         check_reachable("ray://head:10001")
 
 
-def test_several_owners_are_refused_with_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="several owners"):
-        train(Case(cn.MultiVFL(), owners=2), "ray")
-
-
 def test_settings_keep_the_cluster_as_plain_data() -> None:
     asked = cn.Cluster(group=3, nodes=["one"])
     kept = plain_runtime(asked)

@@ -173,7 +173,8 @@ class Parties(ABC):
 class Owners(Parties):
     """Several owners, each with labels of its own rows, behind the interface of parties; the first one leads.
 
-    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others.
+    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others. In the round's own turn,
+    which none of several leads, parties may be told to work by themselves, and no more.
     """
 
     places: list[Tensor]
@@ -188,10 +189,7 @@ class Owners(Parties):
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
 
     def turns(self, turn: Turn) -> list[Turn]:
-        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs.
-
-        The round's own turn has no leader among several: parties may be told to work by themselves in it, no more.
-        """
+        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs."""
         each = zip(self.names, self.places, turn.rows, strict=True)
         return [replace(turn, rows=place[own], leader=name) for name, place, own in each]
 
