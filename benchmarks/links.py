@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import neg
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import median
@@ -133,23 +134,35 @@ def rounds(ends: Sequence[End]) -> list[float]:
     return times
 
 
+WHOSE = ("owner, own thread", "owner, the others", "parties, own threads", "parties, the others")
+
+
+def cpu_by_thread(pids: Sequence[int]) -> list[float]:
+    """CPU seconds of threads that live, to the nanosecond: those of WHOSE. The first process is the owner's."""
+    spent = [0.0] * len(WHOSE)
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            of = 2 * (pid != pids[0]) + (task.parent.name != str(pid))
+            spent[of] += int(task.read_text().split()[0]) / 1e9
+    return spent
+
+
 def cpu_of(pids: Sequence[int]) -> float:
-    """CPU seconds of some processes with all their threads that live, to the nanosecond."""
-    each = [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    return sum(int(task.read_text().split()[0]) for task in each) / 1e9
+    """CPU seconds of some processes."""
+    return sum(cpu_by_thread(pids))
 
 
 def compare(title: str, kinds: Mapping[str, Callable[[], list[float]]], turns: int, pids: Sequence[int]) -> None:
     """Let kinds of lines take turns, and show what a round takes with each; the first kind is the measure."""
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    spent = dict.fromkeys(kinds, 0.0)
+    parts = {kind: [0.0] * len(WHOSE) for kind in kinds}
     for turn in range(turns + 1):
         for kind, rounds_of in kinds.items():
-            before, took = cpu_of(pids), rounds_of()
+            before, took, after = cpu_by_thread(pids), rounds_of(), cpu_by_thread(pids)
             if turn:  # the first turn warms up
                 times[kind] += took
-                spent[kind] += cpu_of(pids) - before
-    measure = next(iter(kinds))
+                parts[kind] = [sum(three) for three in zip(parts[kind], after, map(neg, before), strict=True)]
+    measure, spent = next(iter(kinds)), {kind: sum(part) for kind, part in parts.items()}
     rows = [
         [
             kind,
@@ -161,6 +174,8 @@ def compare(title: str, kinds: Mapping[str, Callable[[], list[float]]], turns: i
         for kind in kinds
     ]
     show(title, ["a round", "ms, median", "x bare", "CPU ms, all processes", "x bare"], rows)
+    split = [[kind, *(f"{1000 * part / turns / TURN:.2f}" for part in parts[kind])] for kind in kinds]
+    show("CPU ms of a round, by whose threads they are", ["", *WHOSE], split)
 
 
 def main() -> None:
