@@ -95,6 +95,8 @@ def test_noise_is_at_one_party_in_training_and_in_the_test() -> None:
 
 
 def test_means_and_ranks() -> None:
+    other = {"accuracy": 0.9, "party 2": 3.0}  # another seed kept another party
+    assert means([{"accuracy": 0.7, "party 1": 1.0}, other, {}]) == {"accuracy": pytest.approx(0.8)}
     one, other = {"party 1": 1.0, "party 2": 3.0}, {"party 1": 2.0, "party 2": 1.0}
     assert means([one, {}, other]) == {"party 1": 1.5, "party 2": 2.0} and means([{}]) == {}
     assert rank(one, other) == pytest.approx(-1)

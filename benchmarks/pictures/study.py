@@ -138,4 +138,7 @@ def _outcome(run: cn.Run) -> Found:
 def means(found: Sequence[Found]) -> Found:
     """The mean over seeds of what all of them found."""
     known = [one for one in found if one]
-    return {name: mean(one[name] for one in known) for name in known[0]} if known else {}
+    if not known:
+        return {}
+    shared = set(known[0]).intersection(*known)  # runs of some of the parties have other parties with every seed
+    return {name: mean(one[name] for one in known) for name in known[0] if name in shared}
