@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 PATH = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# What a browser asks the network for by itself.
+QUIET = ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"]
 PATIENCE = 60.0  # seconds; the machines of CI are busy
 
 
@@ -24,7 +26,7 @@ class Browser:
         there, self.out = os.pipe()
         self.into, here = os.pipe()
         # DevTools reads from 3 and writes to 4; bash puts the pipes there, whatever their numbers are.
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe"]
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", *QUIET]
         self.process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{there} 4>&{here}', "bash", PATH, *flags, f"--user-data-dir={self.profile}"],
             pass_fds=(there, here),
