@@ -244,6 +244,17 @@ def test_one_run_too_many(sides: Sides) -> None:
     assert "'shop' has signed 1 jobs and allows 1 runs" in sentence(ManifestError, lambda: other.sign(other.terms))
 
 
+@pytest.mark.parametrize("text", ["", "7", "{"])
+def test_a_count_of_runs_that_is_damaged_is_not_taken_for_none(sides: Sides, text: str) -> None:
+    talk = Talk(sides)
+    talk.sign(talk.terms)
+    (sides.folder / "run-shop" / "runs.json").write_text(text)
+    sides.restart()
+    again = Talk(sides, train="rounds = 2\nseed = 5")
+    said = sentence(CheckpointError, lambda: again.sign(again.terms))
+    assert "runs.json is damaged, and with it what was counted" in said
+
+
 def changed(terms: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {**terms, **fields}
 

@@ -101,7 +101,7 @@ class Runs:
 
     def allow(self, terms: dict[str, Any], most: int, name: str) -> None:
         """Count a job that is new; refuse it if it is one too many."""
-        signed: list[str] = json.loads(self.place.read_bytes()) if self.place.exists() else []
+        signed: list[str] = _counted(self.place, list, [])
         this = job_id(terms).hex()
         if this in signed:
             return
@@ -120,10 +120,23 @@ class Alignments:
 
     def allow(self, most: int, name: str) -> None:
         """Count one more; refuse it if it is one too many."""
-        begun = int(json.loads(self.place.read_bytes())) if self.place.exists() else 0
+        begun: int = _counted(self.place, int, 0)
         if begun >= most:
             raise PrivacyError(
                 f"'{name}' has compared its ids {begun} times in this job and allows {most}, since each time tells of "
                 "more ids; raise alignments in [allow]."
             )
         write_text(self.place, json.dumps(begun + 1))
+
+
+def _counted(place: Path, kind: type, nothing: Any) -> Any:
+    """What a party has counted; if that cannot be read it is not taken for nothing."""
+    try:
+        found = json.loads(place.read_bytes())
+    except FileNotFoundError:
+        return nothing
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, kind):
+        raise CheckpointError(f"{place} is damaged, and with it what was counted; bring it back, or use a new folder.")
+    return found
