@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -423,6 +424,26 @@ def test_a_file_that_changed_since_it_was_signed(sides: Sides) -> None:
         return reply
 
     assert "the files of 'shop' have changed" in refused(sides, TableError, spoil={"shop": change})
+
+
+def test_the_last_words_of_a_party_that_cannot_go_on_are_in_its_log(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attendance = Attendance(read_party_paper(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
+    sides.guests["shop"] = attendance.guest
+    talk = Talk(sides)
+    talk.sign(talk.terms)
+
+    def damaged(*_: Any) -> bytes:
+        raise CheckpointError("the state of 'shop' is damaged.")
+
+    monkeypatch.setattr(attendance.guest, "answer", damaged)
+    line, sent = Mock(), []
+    line.send = sent.append
+    with pytest.raises(CheckpointError):
+        attendance._one_letter(line, say("signed", {}))
+    (path,) = (sides.folder / "run-shop").glob("*/audit.jsonl")
+    assert hashlib.sha256(sent[0]).hexdigest() in path.read_text().splitlines()[-1]
 
 
 @pytest.mark.parametrize("edit", [lambda lines: [lines[0], *lines[:0:-1]], lambda lines: lines[:-1]])

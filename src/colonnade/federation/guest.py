@@ -137,10 +137,10 @@ class Guest:
     def answer(self, letter: Letter, request: bytes) -> bytes:
         """The reply to a letter that was opened already; both are in the audit log before it leaves."""
         reply = self._talked(letter) if letter.kind == "talk" else self._served(letter, request)
-        self._note(request, reply)
+        self.note(request, reply)
         return reply
 
-    def _note(self, request: bytes, reply: bytes) -> None:
+    def note(self, request: bytes, reply: bytes) -> None:
         """Write both down; what came before the job was known is written when it is."""
         self._early = [*self._early, (request, reply)][-EARLY:]
         if self.audit is not None:

@@ -84,7 +84,10 @@ class Attendance:
             reply = self.answer(request)
         except ColonnadeError as error:
             letter = open_letter(request)
-            line.send(write_letter(letter.reply("refusal", self.guest.name, refusal(error, self.guest.name))))
+            reply = write_letter(letter.reply("refusal", self.guest.name, refusal(error, self.guest.name)))
+            with suppress(FolderError):  # no room for the log may be what it says
+                self.guest.note(request, reply)
+            line.send(reply)
             raise
         line.send(reply)
 
