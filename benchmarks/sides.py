@@ -317,6 +317,7 @@ def _side(command: Sequence[str], log: Path, knobs: Knobs) -> None:
     for stream in (1, 2):
         os.dup2(file, stream)
     os.environ["OMP_NUM_THREADS"] = "1"
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background would not hear it
     beats = tuple((name, knobs.beat if name.endswith("_ms") else value) for name, value in listen.KEEP_ALIVE)
     dial.KEEP_ALIVE = listen.KEEP_ALIVE = beats  # type: ignore[assignment, attr-defined]
     listen.OFTENEST_PING = knobs.beat // 4
@@ -334,11 +335,12 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     from benchmarks.lies import lie_of
     from colonnade.federation.guest import Guest
     from colonnade.federation.lines import TlsLines
+    from colonnade.runtime.letter import Letter, open_letter
 
     count, last = 0, b""
     answers: dict[str, bytes] = {}
     lie = lie_of(knobs.lie)
-    receive, serve = TlsLines._receive, Guest.serve
+    receive, answer = TlsLines._receive, Guest.answer
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -356,19 +358,19 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
         answers[party] = data
         return data
 
-    def served(self: Guest, request: bytes) -> bytes:
+    def answered(self: Guest, letter: Letter, request: bytes) -> bytes:
         nonlocal count, last
         count += 1
         if count == knobs.kill_before:
             die()
-        reply = lie(self, request, serve(self, request))
+        reply = lie(self, request, answer(self, letter, request))
         if count == knobs.kill_after:
             die()
         if count in knobs.twice:
-            reply = serve(self, request)
+            reply = answer(self, letter, request)
             os.write(2, AGAIN)
         if count - 1 in knobs.again:
-            serve(self, last)
+            answer(self, open_letter(last), last)
             os.write(2, AGAIN)
         last = request
         return reply
@@ -376,4 +378,4 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     if at_owner:
         TlsLines._receive = received  # type: ignore[method-assign]
     else:
-        Guest.serve = served  # type: ignore[method-assign]
+        Guest.answer = answered  # type: ignore[method-assign]
