@@ -4,7 +4,8 @@
 
 A round is a small request to every party, 0.23 MB back from each (1024 x 60 float32), 0.08 MB down to each. Both kinds
 of stream have mutual TLS 1.3 and the same bytes, run over loopback, and take turns of ten rounds in one run. The bare
-one has no deadline, no limit and no reconnection: the owner's thread waits for grpc itself.
+one has no deadline, no limit and no reconnection: the owner's thread waits for grpc itself. A third kind shows what
+grpc costs: Python's own TLS sockets, with a length before every message and nothing else.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +31,13 @@ from benchmarks.table import show
 from colonnade.federation.dial import dial
 from colonnade.federation.keys import Credentials, make_keys, read_credentials
 from colonnade.federation.listen import Listener
-from colonnade.federation.tls import channel_credentials, load_grpc, server_credentials
+from colonnade.federation.tls import channel_credentials, client_context, load_grpc, server_credentials
 
 ASK, UP, DOWN = b"?" * 100, b"u" * (1024 * 60 * 4), b"d" * 80_000
 TURN = 10
 WAIT = 300.0  # parties start slowly on a busy machine
 PATH = "bare.Link", "Stream"
-End = tuple[Callable[[bytes], object], Callable[[], bytes]]
+End = tuple[Callable[[bytes], object], Callable[[], bytes | bytearray]]
 
 
 def credentials_of(folder: Path, side: str) -> Credentials:
@@ -61,11 +64,31 @@ def answer_bare(end: End) -> bool:
     return True
 
 
-def party(folder: Path, name: str, bare: int, ours: int) -> None:
-    """Both ends of a party: whatever is asked over either stream is answered over it."""
-    link = dial(f"127.0.0.1:{ours}", credentials_of(folder, name), seconds=WAIT)
-    plain = bare_call(folder, name, bare)
-    while answer_bare(plain) and answer_bare((link.send, lambda: link.receive(WAIT))):
+def socket_end(link: ssl.SSLSocket) -> End:
+    """An end of a TLS socket without grpc."""
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def exactly(count: int) -> bytearray:
+        came = bytearray(count)
+        at, rest = 0, memoryview(came)
+        while at < count:
+            at += link.recv_into(rest[at:])
+        return came
+
+    def receive() -> bytearray:
+        return exactly(int.from_bytes(exactly(4), "little"))
+
+    return (lambda data: link.sendall(len(data).to_bytes(4, "little") + data)), receive
+
+
+def party(folder: Path, name: str, bare: int, ours: int, sockets: int) -> None:
+    """A party's end of each kind: whatever is asked over one is answered over it."""
+    mine, plain = credentials_of(folder, name), bare_call(folder, name, bare)
+    link = dial(f"127.0.0.1:{ours}", mine, seconds=WAIT)
+    near = socket.create_connection(("127.0.0.1", sockets))
+    raw = socket_end(client_context(mine).wrap_socket(near, server_hostname="127.0.0.1"))
+    ours_end: End = link.send, lambda: link.receive(WAIT)
+    while answer_bare(plain) and answer_bare(ours_end) and answer_bare(raw):
         pass
 
 
@@ -111,6 +134,15 @@ def bare_streams(folder: Path, names: Sequence[str], party: Callable[..., None],
     server.stop(None)
     for send, _ in ends:
         send(None)  # type: ignore[arg-type]
+
+
+def socket_server(folder: Path) -> tuple[socket.socket, ssl.SSLContext]:
+    """What TLS sockets are accepted with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version, context.verify_mode = ssl.TLSVersion.TLSv1_3, ssl.CERT_REQUIRED
+    context.load_verify_locations(folder / "owner" / "ca.pem")
+    context.load_cert_chain(folder / "owner" / "cert.pem", folder / "owner" / "key.pem")
+    return socket.create_server(("127.0.0.1", 0)), context
 
 
 def our_end(listener: Listener, name: str) -> End:
@@ -188,9 +220,15 @@ def main() -> None:
         folder = Path(place)
         make_keys(folder, ["127.0.0.1"], names)
         listener = Listener("127.0.0.1:0", credentials_of(folder, "owner"), names)
-        with bare_streams(folder, names, party, listener.port) as bare:
+        server, context = socket_server(folder)
+        with bare_streams(folder, names, party, listener.port, server.getsockname()[1]) as bare:
             ours = [our_end(listener, name) for name in names]
-            kinds = {"bare stream": lambda: rounds(bare.ends), "our link": lambda: rounds(ours)}
+            raw = [socket_end(context.wrap_socket(server.accept()[0], server_side=True)) for _ in names]
+            kinds = {
+                "bare stream": lambda: rounds(bare.ends),
+                "our link": lambda: rounds(ours),
+                "TLS sockets without grpc": lambda: rounds(raw),
+            }
             title = f"A round with {len(names)} parties over loopback"
             compare(title, kinds, max(options.rounds // TURN, 1), bare.pids)
         listener.close()
