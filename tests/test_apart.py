@@ -71,6 +71,22 @@ def test_a_run_that_was_opened_predicts_from_its_folder(tmp_path: Path) -> None:
     assert torch.equal(again.predict(federation("labels")), run.predict(federation("labels")))
 
 
+def test_a_run_that_kept_its_best_model_is_opened_and_goes_on(tmp_path: Path) -> None:
+    """Parties forget states that nobody needs; whoever opens the folder still needs the best and the last."""
+    how: dict[str, Any] = {"stop_drop": 100.0, "valid": 0.3, "evaluate_every": 2}
+    case, test = Case(cn.FDML(lr=0.5)), federation("labels")
+    run = train(case, "apart", folder=tmp_path / "run", **how)
+    best = max(reversed(run.history), key=lambda row: row["valid_accuracy"])
+    assert best["round"] < run.round, "the best is the last: the test tests nothing"
+    for _ in range(2):
+        opened = cn.resume(tmp_path / "run", federation("labels"), train=False)
+        assert torch.equal(opened.predict(test), run.predict(test))
+    longer = cn.resume(tmp_path / "run", federation("labels"), test=test, rounds=20)
+    whole = train(case, "apart", rounds=20, **how)
+    assert without_time(longer.history) == without_time(whole.history)
+    assert torch.equal(longer.predict(test), whole.predict(test))
+
+
 # Letters that a party must refuse
 
 

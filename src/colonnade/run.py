@@ -269,6 +269,7 @@ class Run(Trained):
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
         states, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
+        self.parties.saved(states)  # first: parties forget the states that nobody needs
         self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
         self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
         self.ledger.replace(facts["ledger"])
