@@ -27,7 +27,7 @@ from colonnade.runtime import threads
 from colonnade.runtime.far import Far
 from colonnade.seal import Seals
 from colonnade.settings import Settings
-from colonnade.spent import read_spent
+from colonnade.spent import is_written, read_spent, write_spent
 from colonnade.state import Packed
 from colonnade.table import Table
 from colonnade.trained import Trained
@@ -330,6 +330,8 @@ class Run(Trained):
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
         states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
         checkpoint.check_finite(states, self.sides.names, self.round - 1)
+        if self.seals.noise is not None and not is_written(self.folder):
+            write_spent(self.folder, self.channel, self.parties.names)  # so that it can be missed
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         self.parties.saved(states)
         write_preparations(self.folder, self.preparations)
