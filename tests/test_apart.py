@@ -1,5 +1,6 @@
 """Parties behind letters: with every seal, resumed, and faced with letters that are not the owner's."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,13 @@ def test_a_run_that_kept_its_best_model_is_opened_and_goes_on(tmp_path: Path) ->
     for _ in range(2):
         opened = cn.resume(tmp_path / "run", federation("labels"), train=False)
         assert torch.equal(opened.predict(test), run.predict(test))
-    longer = cn.resume(tmp_path / "run", federation("labels"), test=test, rounds=20)
+    shutil.copytree(tmp_path / "run", tmp_path / "torn")
+    shutil.rmtree(max((tmp_path / "torn" / "checkpoints").iterdir()))
     whole = train(case, "apart", rounds=20, **how)
-    assert without_time(longer.history) == without_time(whole.history)
-    assert torch.equal(longer.predict(test), whole.predict(test))
+    for folder in ("run", "torn"):  # in the second from the checkpoint before
+        longer = cn.resume(tmp_path / folder, federation("labels"), test=test, rounds=20)
+        assert without_time(longer.history) == without_time(whole.history)
+        assert torch.equal(longer.predict(test), whole.predict(test))
 
 
 # Letters that a party must refuse

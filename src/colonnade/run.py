@@ -25,6 +25,7 @@ from colonnade.optim import OptimizerBuilder
 from colonnade.prepared import write_preparations
 from colonnade.runtime import threads
 from colonnade.runtime.far import Far
+from colonnade.runtime.remote import KEPT
 from colonnade.seal import Seals
 from colonnade.settings import Settings
 from colonnade.spent import is_written, read_spent, write_spent
@@ -269,7 +270,9 @@ class Run(Trained):
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
         states, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
-        self.parties.saved(states)  # first: parties forget the states that nobody needs
+        if any(KEPT in state for state in states.values()):  # at parties that forget the states that nobody needs
+            self.parties.saved(checkpoint.read_before(folder / "checkpoints"))
+            self.parties.saved(states)
         self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
         self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
         self.ledger.replace(facts["ledger"])
