@@ -14,7 +14,8 @@ import colonnade
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "errors version",
-    "step options table message optim models net schedule settings state evaluate prox serve",
+    "step options",
+    "table message optim models net schedule settings state evaluate prox serve",
     "task",
     "ledger heard",
     "seal",
