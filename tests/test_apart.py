@@ -1,5 +1,6 @@
 """Parties behind letters: with every seal, resumed, and faced with letters that are not the owner's."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.errors import MessageError, SealError
+from colonnade.errors import CheckpointError, MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from test_contract import Case, check_same_apart, everything_apart, federation, train, without_time
@@ -69,6 +70,41 @@ def test_a_run_that_was_opened_predicts_from_its_folder(tmp_path: Path) -> None:
     run = train(Case(cn.SplitNN()), "apart", folder=tmp_path / "run")
     again = cn.resume(tmp_path / "run", federation("labels"), train=False)
     assert torch.equal(again.predict(federation("labels")), run.predict(federation("labels")))
+
+
+def test_a_run_that_kept_its_best_model_is_opened_and_goes_on(tmp_path: Path) -> None:
+    """Parties forget states that nobody needs; whoever opens the folder still needs the best and the last."""
+    how: dict[str, Any] = {"stop_drop": 100.0, "valid": 0.3, "evaluate_every": 2}
+    case, test = Case(cn.FDML(lr=0.5)), federation("labels")
+    run = train(case, "apart", folder=tmp_path / "run", **how)
+    best = max(reversed(run.history), key=lambda row: row["valid_accuracy"])
+    assert best["round"] < run.round, "the best is the last: the test tests nothing"
+    for _ in range(2):
+        opened = cn.resume(tmp_path / "run", federation("labels"), train=False)
+        assert torch.equal(opened.predict(test), run.predict(test))
+    shutil.copytree(tmp_path / "run", tmp_path / "torn")
+    shutil.rmtree(max((tmp_path / "torn" / "checkpoints").iterdir()))
+    whole = train(case, "apart", rounds=20, **how)
+    for folder in ("run", "torn"):  # in the second from the checkpoint before
+        longer = cn.resume(tmp_path / folder, federation("labels"), test=test, rounds=20)
+        assert without_time(longer.history) == without_time(whole.history)
+        assert torch.equal(longer.predict(test), whole.predict(test))
+
+
+def test_what_to_do_about_a_damaged_state_of_a_party_is_told_step_by_step(tmp_path: Path) -> None:
+    case, place = Case(cn.SplitNN()), tmp_path / "run"
+    whole = train(case, "apart", evaluate_every=4, folder=place)
+    torn = max((place / "parties" / "001").iterdir())
+    (state,) = torn.glob("*/party.safetensors")
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match=r"'party 2' refused: .*/parties/001/.* is damaged: .* delete it"):
+        cn.resume(place, federation("labels"))
+    shutil.rmtree(torn)
+    with pytest.raises(CheckpointError, match=r"'party 2' refused: no state number \d+ .* delete the owner's newest"):
+        cn.resume(place, federation("labels"))
+    shutil.rmtree(max((place / "checkpoints").iterdir()))
+    resumed = cn.resume(place, federation("labels"), test=federation("labels"))
+    assert without_time(resumed.history) == without_time(whole.history)
 
 
 # Letters that a party must refuse

@@ -168,7 +168,7 @@ def test_every_method_has_words_for_its_messages():
 
     for name, method in cn.methods().items():
         run = sealed(name)
-        for step in method.steps():
+        for step in method.steps() | method.owner_steps():
             for line in (up(step), down(step)):
                 assert values_in(run, line) and could_learn(run, line).endswith((".", "."))
 

@@ -299,8 +299,7 @@ def lies(change):
         answer = honest(self, mine, turn)
         return change(answer) if mine.members == [1] else answer
 
-    distances.is_party_step = True
-    return distances
+    return cn.party_step(distances)
 
 
 @pytest.mark.parametrize("seal", [None, cn.Blind()], ids=["open", "blinded"])

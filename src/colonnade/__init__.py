@@ -19,7 +19,7 @@ from colonnade.explain.maps import EmbeddingMap, embedding_map
 from colonnade.explain.noisy import with_noise
 from colonnade.explain.summarise import summarise
 from colonnade.loggers import MLflow, TensorBoard, together
-from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
 from colonnade.methods import (
     CVFL,
     FDML,
@@ -124,6 +124,7 @@ __all__ = [
     "keep",
     "load",
     "methods",
+    "owner_step",
     "party_step",
     "passive_loss",
     "prepare",

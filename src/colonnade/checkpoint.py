@@ -87,6 +87,14 @@ def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
     return states, manifest["facts"]
 
 
+def read_before(folder: Path) -> dict[str, Packed]:
+    """The states of the newest checkpoint but one; none if it is not there, or damaged."""
+    try:
+        return read(_rounds(folder)[-2])[0]
+    except (IndexError, CheckpointError):
+        return {}
+
+
 def _read_manifest(place: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((place / "manifest.json").read_bytes())

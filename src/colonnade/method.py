@@ -28,6 +28,7 @@ from colonnade.optim import SGD, OptimizerBuilder
 from colonnade.options import check_types
 from colonnade.schedule import Turn
 from colonnade.seal.labels import LaplaceLabels, RandomLabels
+from colonnade.step import owner_step, party_step, steps_of
 from colonnade.task import TASKS, Task
 
 __all__ = [
@@ -43,13 +44,13 @@ __all__ = [
     "descend",
     "make_method",
     "methods",
+    "owner_step",
     "party_step",
     "register",
     "take_step",
 ]
 
 R = TypeVar("R")
-StepFunction = TypeVar("StepFunction", bound=Callable[..., Any])
 
 
 class Mine(ABC):
@@ -105,12 +106,6 @@ class Builder(Protocol):
 
     def decoder(self, embedding: int) -> nn.Module | None:
         """The network from an embedding back to all numbers of a row that the builder brings, or None."""
-
-
-def party_step(function: StepFunction) -> StepFunction:
-    """Mark a function as one that a party is willing to run when the owner names it."""
-    function.is_party_step = True  # type: ignore[attr-defined]
-    return function
 
 
 class Part(NamedTuple):
@@ -358,8 +353,12 @@ class Method(ABC):
     @classmethod
     def steps(cls) -> dict[str, Callable[..., Any]]:
         """The party steps by name: all that a party serves."""
-        found = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_")}
-        return {name: step for name, step in found.items() if getattr(step, "is_party_step", False)}
+        return steps_of("party", cls)
+
+    @classmethod
+    def owner_steps(cls) -> dict[str, Callable[..., Any]]:
+        """The owner steps by name: what no party serves."""
+        return steps_of("owner", cls)
 
 
 _registry: dict[str, type[Method]] = {}

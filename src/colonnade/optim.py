@@ -6,13 +6,13 @@ The classes here are such functions that can also be written down in a job file 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from colonnade.errors import ConfigError, unknown
+from colonnade.options import describe_builder, make_builder
 
 OptimizerBuilder = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
 
@@ -67,18 +67,9 @@ def make_optimizer(kind: str, **options: Any) -> OptimizerBuilder:
     >>> make_optimizer("sgd", lr=0.3)
     SGD(lr=0.3, momentum=0.9, decay=0.0)
     """
-    if kind not in _KINDS:
-        raise unknown("optimizer", kind, _KINDS)
-    try:
-        return _KINDS[kind](**options)  # type: ignore[no-any-return]
-    except TypeError:
-        known = list(_KINDS[kind].__dataclass_fields__)
-        raise ConfigError(f"optimizer {kind} takes {', '.join(known)}, but {', '.join(options)} came.") from None
+    return make_builder("optimizer", _KINDS, kind, options)  # type: ignore[no-any-return]
 
 
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
-    for kind, cls in _KINDS.items():
-        if isinstance(builder, cls):
-            return {"kind": kind, **asdict(builder)}
-    return None
+    return describe_builder(_KINDS, builder)

@@ -1,15 +1,15 @@
-"""Checks of what users write: options, of which the default's type says what may come, and plain numbers."""
+"""What users write: options, of which the default's type says what may come; plain numbers; builders by name."""
 
 from __future__ import annotations
 
 import math
 import numbers
 import operator
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, unknown
 
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
@@ -53,3 +53,22 @@ def number(value: Any, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ConfigError(f"{what}={value!r} is not a number.")
     return float(value)
+
+
+def make_builder(what: str, kinds: Mapping[str, Any], kind: str, options: Mapping[str, Any]) -> Any:
+    """One of these dataclasses by its name, as a job file writes it with its options."""
+    if kind not in kinds:
+        raise unknown(what, kind, kinds)
+    try:
+        return kinds[kind](**options)
+    except TypeError:
+        known = ", ".join(field.name for field in fields(kinds[kind]))
+        raise ConfigError(f"{what} {kind} takes {known}, but {', '.join(options)} came.") from None
+
+
+def describe_builder(kinds: Mapping[str, Any], builder: Any) -> dict[str, Any] | None:
+    """What :func:`make_builder` made, as plain data with its name first; None if it is the user's own."""
+    for kind, cls in kinds.items():
+        if isinstance(builder, cls):
+            return {"kind": kind, **asdict(builder)}
+    return None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
@@ -26,8 +28,10 @@ def write_preparations(folder: Path, preparations: Mapping[str, Preparation]) ->
         place = inside / f"{number:03d}.json"
         if not place.exists():
             facts, arrays = preparation.state()
-            write_bytes(place.with_suffix(".safetensors"), save_arrays(arrays))
-            write_text(place, json.dumps({"name": name, "preparation": facts}))  # last: it says that both are there
+            raw = save_arrays(arrays)
+            write_bytes(place.with_suffix(".safetensors"), raw)
+            written = {"name": name, "preparation": facts, "digest": _digest(name, facts, raw)}
+            write_text(place, json.dumps(written))  # last: it says that both are there
 
 
 def read_preparations(folder: Path) -> dict[str, Preparation]:
@@ -38,8 +42,18 @@ def read_preparations(folder: Path) -> dict[str, Preparation]:
 def _read(place: Path) -> tuple[str, Preparation]:
     try:
         written = json.loads(place.read_bytes())
-        arrays = load_arrays(place.with_suffix(".safetensors").read_bytes())
+        raw = place.with_suffix(".safetensors").read_bytes()
         name, facts = str(written["name"]), written["preparation"]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        raise CheckpointError(f"the preparation {place} is damaged or foreign; train again.") from None
+        if written.get("digest") not in (None, _digest(name, facts, raw)):  # older folders have none
+            raise ValueError
+        arrays = load_arrays(raw)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
+        raise CheckpointError(
+            f"the preparation {place.with_suffix('')}, a .json and a .safetensors file, is damaged or foreign; bring "
+            "both back from a copy, or train again."
+        ) from None
     return name, Preparation.from_state(facts, arrays)
+
+
+def _digest(name: str, facts: dict[str, Any], raw: bytes) -> str:
+    return hashlib.sha256(json.dumps([name, facts], sort_keys=True).encode() + raw).hexdigest()

@@ -25,9 +25,10 @@ from colonnade.optim import OptimizerBuilder
 from colonnade.prepared import write_preparations
 from colonnade.runtime import threads
 from colonnade.runtime.far import Far
+from colonnade.runtime.remote import KEPT
 from colonnade.seal import Seals
 from colonnade.settings import Settings
-from colonnade.spent import read_spent
+from colonnade.spent import is_written, read_spent, write_spent
 from colonnade.state import Packed
 from colonnade.table import Table
 from colonnade.trained import Trained
@@ -269,6 +270,9 @@ class Run(Trained):
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
         states, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
+        if any(KEPT in state for state in states.values()):  # at parties that forget the states that nobody needs
+            self.parties.saved(checkpoint.read_before(folder / "checkpoints"))
+            self.parties.saved(states)
         self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
         self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
         self.ledger.replace(facts["ledger"])
@@ -329,6 +333,8 @@ class Run(Trained):
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
         states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
         checkpoint.check_finite(states, self.sides.names, self.round - 1)
+        if self.seals.noise is not None and not is_written(self.folder):
+            write_spent(self.folder, self.channel, self.parties.names)  # so that it can be missed
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
         self.parties.saved(states)
         write_preparations(self.folder, self.preparations)

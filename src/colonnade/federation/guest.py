@@ -67,6 +67,7 @@ from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
 from colonnade.seal.keys import pack, verify
 from colonnade.spent import read_spent, write_spent
+from colonnade.step import steps_of
 from colonnade.table import Table
 from colonnade.version import __version__
 
@@ -88,7 +89,7 @@ class AlignServer(Server):
         return {"step": self._step}
 
     def _step(self, letter: Letter) -> Fields | None:
-        known = {name: step for name, step in vars(steps).items() if getattr(step, "is_party_step", False)}
+        known = steps_of("party", steps)
         if letter.step not in known:
             raise unknown(f"step of an alignment at '{self.name}'", letter.step, known)
         reads, _ = kinds_of(known[letter.step])

@@ -38,12 +38,13 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError
-from colonnade.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register, take_step
+from colonnade.method import Builder, Method, Mine, Owner, Part, Parties, Turn, register, take_step
 from colonnade.methods.choices import as_tuple, check_choices, check_count, check_rows, of_party
 from colonnade.methods.contribution import left_out, shift, steepest, uphill
 from colonnade.methods.passive import find_loss
 from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
 from colonnade.optim import OptimizerBuilder
+from colonnade.step import owner_step, party_step
 
 
 class Answer(NamedTuple):
@@ -114,14 +115,14 @@ class APFed(Method):
 
     # owner: holds y, and as party 0 x_A, the encoder and the task net
 
-    @party_step
+    @owner_step
     def logits(self, mine: Mine, turn: Turn) -> Answer:
         """h_A and its logits, kept for the gradients that come."""
         mine.scratch["h"] = h = mine.net(mine.inputs(turn))
         mine.scratch["o"] = o = mine.nets["task"](h)
         return Answer(h, o)
 
-    @party_step
+    @owner_step
     def follow(self, mine: Mine, turn: Turn, slopes: Answer) -> None:
         """One step of both nets along the gradients of h_A and of the logits."""
         outputs = [mine.scratch.pop("o"), mine.scratch.pop("h")]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError
-from colonnade.method import Mine, Owner, Parties, Turn, party_step
+from colonnade.method import Mine, Owner, Parties, Turn, owner_step
 from colonnade.schedule import permutation
 
 
@@ -54,7 +54,7 @@ def pushed(output: Tensor, parameters: Sequence[Tensor], along: Tensor) -> Tenso
     return moved
 
 
-@party_step
+@owner_step
 def uphill(mine: Mine, turn: Turn, labels: Labels) -> Direction:
     """At the owner's own part: where in the encoder's weights the loss of the turn's rows grows, dL/dtheta."""
     with torch.enable_grad():
@@ -64,7 +64,7 @@ def uphill(mine: Mine, turn: Turn, labels: Labels) -> Direction:
     return Direction(torch.cat([(torch.zeros_like(p) if s is None else s).flatten() for p, s in pairs]))
 
 
-@party_step
+@owner_step
 def shift(mine: Mine, turn: Turn, direction: Direction) -> Direction:
     """At the owner's own part: how h_A moves when the encoder's weights move in that direction."""
     return Direction(pushed(mine.scratch["h"], mine.net.parameters, direction.along))

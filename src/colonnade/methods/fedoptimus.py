@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import ConfigError, unknown
-from colonnade.method import Mine, Owner, Parties, Turn, party_step, register
+from colonnade.method import Mine, Owner, Parties, Turn, owner_step, register
 from colonnade.methods.several import SeveralOwners
 from colonnade.select.distances import squared_distances
 from colonnade.select.information import check_neighbours
@@ -138,14 +138,14 @@ class FedOptimus(SeveralOwners):
 
     # owner: holds the labels of its rows
 
-    @party_step
+    @owner_step
     def score(self, mine: Mine, turn: Turn) -> Scores:
         """The mutual information of every party's embeddings of this turn and the labels."""
         h, labels = mine.scratch["h"].detach().unflatten(-1, (-1, self.embedding)), mine.labels(turn)
         labels = labels.argmax(-1) if labels.is_floating_point() else labels
         return Scores(scores_of(h.transpose(-2, -3), labels, self.neighbours))
 
-    @party_step
+    @owner_step
     def choose(self, mine: Mine, turn: Turn, scores: Scores) -> None:
         """Know from the mean scores whom to ask from now on."""
         mine.memory["scores"] = mine.own(scores.each).clone()

@@ -1,13 +1,38 @@
-"""Linear heads, one per party, that live at the owner."""
+"""Linear heads, one per party, that live at the owner: what VIMSGD and VIMADMM predict and refit alike."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.method import Owner, Turn
+from colonnade.method import Method, Owner, Parties, Turn
+from colonnade.methods.steps import Embedding
 
 REFIT_STEPS, REFIT_HOLD = 30, 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerHeads(Method):
+    """A head per party above its embeddings; what trains them is the method's own."""
+
+    refits: ClassVar[bool] = True
+    embed: ClassVar[Callable[..., Embedding]]
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """V = sum_k h_k W_k."""
+        return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
+
+    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+        """Heads of those who are here, fitted to the labels without the others."""
+        _refit(owner, outputs, turn, here)
+
+    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """|W_k| for every party."""
+        return owner.heads.detach().square().sum((-1, -2)).sqrt()  # type: ignore[no-any-return]
 
 
 def new_heads(owner: Owner, embedding: int, fan_in: int) -> nn.Parameter:
@@ -16,12 +41,7 @@ def new_heads(owner: Owner, embedding: int, fan_in: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(owner.parties, embedding, owner.outputs).uniform_(-bound, bound))
 
 
-def head_norms(heads: Tensor) -> Tensor:
-    """|W_k| for every party: who matters."""
-    return heads.detach().square().sum((-1, -2)).sqrt()
-
-
-def refit_heads(owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+def _refit(owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
     """Heads of those who are here, in place: the task's loss on stored outputs [M, rows, E] without the others.
 
     One batch is few rows for many weights, so the fit is held near the heads as they were trained.

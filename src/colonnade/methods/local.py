@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from colonnade.method import Method, Owner, Part, Parties, Turn, register
-from colonnade.methods.steps import check_task_net, follow, logits, slope, task_net
+from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, owner_step, register
+from colonnade.methods.steps import Gradient, Logits, check_task_net, follow, logits, slope, task_net
 from colonnade.optim import OptimizerBuilder
 
 
@@ -32,9 +32,6 @@ class Local(Method):
     hidden: int = 0
     dropout: float = 0.0
 
-    logits = staticmethod(logits)
-    follow = staticmethod(follow)
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_task_net(self.name, self.hidden, self.dropout)
@@ -45,6 +42,16 @@ class Local(Method):
         """The whole model, head included, under one optimiser."""
         net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, outputs)
         return {"net": Part(nn.Sequential(net, task), optimizer)}
+
+    @owner_step
+    def logits(self, mine: Mine, turn: Turn) -> Logits:
+        """The logits of the owner's own columns, kept for their gradient."""
+        return logits(mine, turn)
+
+    @owner_step
+    def follow(self, mine: Mine, turn: Turn, gradient: Gradient) -> None:
+        """One optimiser step along it."""
+        follow(mine, turn, gradient)
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One step at the owner's own part, which is party 0."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import unknown
-from colonnade.method import Builder, Method, Mine, Net, Owner, Part, Parties, Turn, party_step, take_step
+from colonnade.method import Builder, Method, Mine, Net, Owner, Part, Parties, Turn, owner_step, party_step, take_step
 from colonnade.methods.aggregate import check_server, make_server
 from colonnade.methods.steps import Embedding, Gradient, Logits
 from colonnade.optim import SGD, Adam, OptimizerBuilder
@@ -105,7 +105,7 @@ class SeveralOwners(Method):
         top = nn.Sequential(nn.Linear(width, self.hidden), nn.ReLU(), nn.Linear(self.hidden, outputs))
         return {name: Part(deepcopy(top), self.party_optimizer, reads=width) for name in ("net", "top")}
 
-    @party_step
+    @owner_step
     def learn(self, mine: Mine, turn: Turn, received: Embedding) -> Lesson:
         """One step of this owner's top net on its own labels."""
         mine.scratch["h"] = h = received.h.detach().requires_grad_()
@@ -114,17 +114,17 @@ class SeveralOwners(Method):
         take_step(slopes, mine.top)
         return Lesson(slope, loss)
 
-    @party_step
+    @owner_step
     def decide(self, mine: Mine, turn: Turn, received: Embedding) -> Logits:
         """This owner's prediction."""
         return Logits(mine.top(mine.own(received.h)))
 
-    @party_step
+    @owner_step
     def top(self, mine: Mine, turn: Turn) -> Weights:
         """Send the top net to the first owner."""
         return Weights(mine.top.flat())
 
-    @party_step
+    @owner_step
     def adopt(self, mine: Mine, turn: Turn, average: Weights) -> None:
         """Go on from the average; every owner keeps the server's memory, so no more than the average travels."""
         self._agree(mine, mine.own(average.w), [mine.top])

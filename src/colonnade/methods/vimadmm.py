@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import unknown
-from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.methods.heads import head_norms, new_heads, refit_heads
+from colonnade.method import Mine, Owner, Parties, Turn, party_step, register
+from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Embedding
 
 
@@ -54,7 +54,7 @@ class PaperTarget(NamedTuple):
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VIMADMM(Method):
+class VIMADMM(OwnerHeads):
     """ADMM over heads at the owner and networks at the parties."""
 
     name: ClassVar[str] = "vimadmm"
@@ -62,7 +62,6 @@ class VIMADMM(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "target logits and head"
     shows_labels: ClassVar[bool] = True
-    refits: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1
@@ -128,15 +127,3 @@ class VIMADMM(Method):
         else:
             goals = residual - dual / self.rho
             parties.tell(self.fit, turn, each=[Target(*pair) for pair in zip(goals, heads, strict=True)])
-
-    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """V = sum_k h_k W_k."""
-        return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
-
-    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
-        """Heads of those who are here, fitted to the labels without the others."""
-        refit_heads(owner, outputs, turn, here)
-
-    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The norm of each party's head."""
-        return head_norms(owner.heads)

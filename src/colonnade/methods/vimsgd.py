@@ -20,21 +20,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colonnade.method import Method, Owner, Parties, Turn, register
-from colonnade.methods.heads import head_norms, new_heads, refit_heads
+from colonnade.method import Owner, Parties, Turn, register
+from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Gradient, embed, follow, learn
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VIMSGD(Method):
+class VIMSGD(OwnerHeads):
     """A head per party at the owner; one step per round."""
 
     name: ClassVar[str] = "vimsgd"
     summary: ClassVar[str] = "a linear head per party, SGD"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
-    refits: ClassVar[bool] = True
 
     lr: float = 0.3
 
@@ -56,15 +55,3 @@ class VIMSGD(Method):
             slopes = (error / len(turn.rows)) @ owner.heads.mT
         parties.tell(self.follow, turn, each=[Gradient(slope) for slope in slopes])
         return loss.detach()
-
-    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """V = sum_k h_k W_k."""
-        return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
-
-    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
-        """Heads of those who are here, fitted to the labels without the others."""
-        refit_heads(owner, outputs, turn, here)
-
-    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The norm of each party's head."""
-        return head_norms(owner.heads)

@@ -8,17 +8,16 @@ have ``decoder(shape, embedding)``, from embeddings back to all numbers of a row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from torch import nn
 
-from colonnade.errors import ConfigError, unknown
 from colonnade.models.apfed import APFedCNN
 from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.resnet import ResNet
 from colonnade.models.table_net import TableNet
+from colonnade.options import describe_builder, make_builder
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
 _KINDS: dict[str, Any] = {
@@ -70,18 +69,9 @@ def make_model(kind: str, **options: Any) -> ModelBuilder:
     >>> make_model("mlp", hidden=[120])
     MLP(hidden=(120,))
     """
-    if kind not in _KINDS:
-        raise unknown("model", kind, _KINDS)
-    try:
-        return _KINDS[kind](**options)  # type: ignore[no-any-return]
-    except TypeError:
-        known = list(_KINDS[kind].__dataclass_fields__)
-        raise ConfigError(f"model {kind} takes {', '.join(known)}, but {', '.join(options)} came.") from None
+    return make_builder("model", _KINDS, kind, options)  # type: ignore[no-any-return]
 
 
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
-    for kind, cls in _KINDS.items():
-        if isinstance(builder, cls):
-            return {"kind": kind, **asdict(builder)}
-    return {"kind": "default"} if builder is default_model else None
+    return {"kind": "default"} if builder is default_model else describe_builder(_KINDS, builder)

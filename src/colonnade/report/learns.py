@@ -136,11 +136,12 @@ def _fields(run: RunView, line: Line) -> list[str]:
 
 
 def _message(run: RunView, line: Line) -> Any:
-    step = {} if run.known_method is None else run.known_method.steps()
-    if line.step not in step:
+    method = run.known_method
+    steps = {} if method is None else method.steps() | method.owner_steps()
+    if line.step not in steps:
         return None
     try:
-        hints = typing.get_type_hints(step[line.step])
+        hints = typing.get_type_hints(steps[line.step])
     except (NameError, TypeError):  # a method of somebody's own need not name its messages
         return None
     if not run.is_owner(line.sender):

@@ -12,6 +12,7 @@ from colonnade.method import Parties, Turn
 from colonnade.runtime.fused import FusedSite
 from colonnade.runtime.site import Site
 from colonnade.state import Packed
+from colonnade.step import check_step
 from colonnade.table import Table
 
 R = TypeVar("R")
@@ -49,7 +50,7 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> list[R]:
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
-        chosen = self._chosen(to)
+        chosen = self._chosen(step, to)
         replies = self._replies(step, turn, chosen, all, each)
         here = {k: self._collect(k, reply, step.__name__, turn) for k, reply in replies.items()}
         like = next(iter(here.values()), None)
@@ -65,7 +66,7 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
-        chosen = self._chosen(to)
+        chosen = self._chosen(step, to)
         home, total = self._gathered(step, turn, chosen, all, each)
         parts = [self._at_home(reply) for reply in home] + total
         gone = [k for k in chosen if k in self._gone]
@@ -137,10 +138,18 @@ class InProcess(Parties):
         """Who was asked for anything since ``asked`` was cleared."""
         return [name for k, name in enumerate(self.names) if k in self.asked]
 
-    def _chosen(self, to: Iterable[int] | None) -> list[int]:
+    def _chosen(self, step: Callable[..., Any], to: Iterable[int] | None) -> list[int]:
         chosen = list(range(len(self))) if to is None else sorted(set(to))
+        self._check(step, chosen)
         self.asked.update(chosen)
         return chosen
+
+    def _check(self, step: Callable[..., Any], chosen: list[int]) -> None:
+        """Refuse what is no step, and a step of owners unless only the owner's own columns are asked."""
+        if self.at_home.issuperset(chosen):
+            check_step(step, "party", "owner")
+        else:
+            check_step(step, "party")
 
     def _replies(
         self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None

@@ -36,7 +36,10 @@ class Keeping:
     def get(self, number: int) -> Packed:
         """A state that was kept."""
         if number not in self.numbers:
-            raise CheckpointError(f"no state number {number} is kept here; there are {self.numbers[-5:] or 'none'}.")
+            raise CheckpointError(
+                f"no state number {number} is kept here, only {self.numbers[-5:] or 'none'}; delete the owner's newest "
+                "checkpoint to go on from the one before."
+            )
         return self.read(number)
 
     def write(self, number: int, state: Packed) -> None:

@@ -12,6 +12,7 @@ from colonnade.method import Owners, Turn
 from colonnade.runtime.in_process import InProcess
 from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.site import Site
+from colonnade.step import check_step
 from colonnade.table import Table
 
 R = TypeVar("R")
@@ -45,10 +46,14 @@ class LabelOwners(InProcess, Owners):
         self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
     ) -> list[R]:
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
-        everybody = list(range(len(self)))
+        everybody = self._chosen(step, None)
         received = dict(zip(everybody, [all] * len(self) if each is None else each, strict=True))
         replies = self._compute(step, turn, everybody, {} if received[0] is None else received, each is None)
         return [self._at_home(replies[k]) for k in everybody]
+
+    def _check(self, step: Callable[..., Any], chosen: list[int]) -> None:
+        """Owners run what is theirs alone."""
+        check_step(step, "owner")
 
     def teach(self, soft: Tensor) -> None:
         """Let every owner train on its own rows of these soft targets instead of its labels."""

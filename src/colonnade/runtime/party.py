@@ -126,7 +126,7 @@ class Party(Server):
             self.channel.end(self.name).source = NoiseSource(seat.secret)
         for name, table in seat.tables.items():
             self.place(name, table)
-        self._steps = type(seat.method).steps()
+        self._steps = seat.method.steps()
         self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
 
     def place(self, name: str, table: Table) -> None:
@@ -234,9 +234,12 @@ class Party(Server):
         return self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn, check=check)
 
     def _step_of(self, letter: Letter) -> Callable[..., Any]:
-        if letter.step not in self._steps:
-            raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, self._steps)
-        return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
+        if letter.step in self._steps:
+            return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
+        if letter.step in self.seat.method.owner_steps():
+            served = ", ".join(self._steps) or "none"
+            raise MessageError(f"step '{letter.step}' came to '{self.name}' and is an owner's; parties serve {served}.")
+        raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, self._steps)
 
     def _turn_of(self, letter: Letter) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""

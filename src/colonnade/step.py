@@ -1,0 +1,51 @@
+"""Who runs a step: any party whom an owner asks by the step's name, or an owner's own side and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from colonnade.errors import ConfigError
+
+Side = Literal["party", "owner"]
+StepFunction = TypeVar("StepFunction", bound=Callable[..., Any])
+_MANY = {"party": "parties", "owner": "owners"}
+
+
+def party_step(function: StepFunction) -> StepFunction:
+    """Mark a function as one that a party is willing to run when the owner names it."""
+    return _marked(function, "party")
+
+
+def owner_step(function: StepFunction) -> StepFunction:
+    """Mark a function as one that runs at one of several owners, or at the owner's own columns; no party serves it."""
+    return _marked(function, "owner")
+
+
+def steps_of(side: Side, place: object) -> dict[str, Callable[..., Any]]:
+    """The public steps of a class or a module that such a side runs, by name."""
+    found = {name: getattr(place, name) for name in dir(place) if not name.startswith("_")}
+    return {name: step for name, step in found.items() if _side_of(step) == side}
+
+
+def check_step(step: Callable[..., Any], *sides: Side) -> None:
+    """Refuse a function that none of these sides may be asked to run; the first of them is who was meant.
+
+    >>> check_step(print, "party")
+    Traceback (most recent call last):
+    colonnade.errors.ConfigError: parties were asked to run 'print', which is no step; mark it with @party_step.
+    """
+    side = _side_of(step)
+    if side not in sides:
+        found = f"no step; mark it with @{sides[0]}_step" if side is None else f"a step of {_MANY[side]}; ask those"
+        name = getattr(step, "__name__", repr(step))
+        raise ConfigError(f"{_MANY[sides[0]]} were asked to run '{name}', which is {found}.")
+
+
+def _marked(function: StepFunction, side: Side) -> StepFunction:
+    function.runs_at = side  # type: ignore[attr-defined]
+    return function
+
+
+def _side_of(step: object) -> Side | None:
+    return getattr(step, "runs_at", None)
