@@ -175,7 +175,7 @@ def test_a_hello_under_another_identity(sides: Sides) -> None:
         shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / f"other.{name}")
     sides.owner_paper()
     shutil.copy(sides.folder / "shop" / "other.identity.key", sides.folder / "shop" / "identity.key")
-    assert "the hello of 'shop'" in refused(sides, SealError)
+    assert "the hello of 'shop' is signed by another identity" in refused(sides, RefusedError)
 
 
 # Terms: a party is driven by itself

@@ -100,6 +100,7 @@ def test_a_party_that_is_not_in_the_job(make: Make) -> None:
 
 
 LIES = [
+    ("identity", Exit.REFUSED, "the hello of 'shop' is signed by another identity"),
     ("clock", Exit.REFUSED, "the clock of 'shop' is 24.0 hours off"),
     ("version", Exit.REFUSED, "'shop' runs colonnade 0.0.1"),
     ("rows", Exit.PROTOCOL, "'shop' has 196 rows to train on"),
@@ -114,8 +115,10 @@ def test_a_party_that_lies_is_named_before_anything_is_learnt(make: Make, lie: s
     trial = make()
     trial.begin({"shop": [Knobs(lie=lie)]})
     said = ends(trial, OWNER, code, words)
-    assert trial.wait_until(lambda: trial.code("shop") is not None)
-    assert trial.said("shop") == f"error: the owner hung up: the owner stopped: {said.removeprefix('error: ')}"
+    its_own = code is Exit.REFUSED  # then its service must not start it again
+    heard = ends(trial, "shop", code if its_own or lie == "permuted" else Exit.AWAY)  # that one it sees itself
+    why = "the owner refused this side" if its_own else "the owner stopped"
+    assert heard == f"error: the owner hung up: {why}: {said.removeprefix('error: ')}"
     assert never_stepped(trial)
 
 

@@ -17,6 +17,7 @@ from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the owner says so
+REFUSED = "the owner refused this side"  # what it reads if the cause is its own, and coming again does not help
 
 
 class Links(Protocol):

@@ -7,10 +7,19 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from colonnade.errors import Broken, ColonnadeError, FolderError, LinkError, UnreachableError, again, name_of
+from colonnade.errors import (
+    Broken,
+    ColonnadeError,
+    FolderError,
+    LinkError,
+    RefusedError,
+    UnreachableError,
+    again,
+    name_of,
+)
 from colonnade.federation.dial import Dialled, dial
 from colonnade.federation.guest import Guest
-from colonnade.federation.lines import CONNECT_AGAIN
+from colonnade.federation.lines import CONNECT_AGAIN, REFUSED
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.status import StatusFile
@@ -113,7 +122,9 @@ class Attendance:
             line.close()
 
     def _hung_up(self, said: str) -> ColonnadeError:
-        """Why it ends; if the owner stopped at our own refusal, it is of that kind and has that exit code."""
+        """Why it ends; if that is this side's own affair, by its refusal or the owner's, the exit code says so."""
+        if said.startswith(REFUSED):
+            return RefusedError(f"the owner hung up: {said}")
         letter = open_letter(self._last) if self._last else None
         if letter is None or letter.kind != "refusal":
             return LinkError(f"the owner hung up: {said}")
