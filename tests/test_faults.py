@@ -186,6 +186,35 @@ def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: 
     assert trial.result() == undisturbed
 
 
+class Predicts(Trial):
+    """A trial whose owner scores its own rows, once there is a place for the scores."""
+
+    to: Path | None = None
+
+    def command(self, name: str) -> list[str]:
+        if name != OWNER or self.to is None:
+            return super().command(name)
+        return [*super().command(name), "--predict", str(self.folder / OWNER / "rows.csv"), "--to", str(self.to)]
+
+    def scores(self, to: str, deaths: dict[str, list[Knobs]]) -> bytes:
+        self.to = self.folder / to
+        assert self.run(deaths), codes(self)
+        assert finished(self), self.words(OWNER)
+        return self.to.read_bytes()
+
+
+def test_a_prediction_goes_on_after_deaths_of_either_side(tmp_path: Path) -> None:
+    with Predicts(tmp_path / "trial", method="splitnn", rounds=2) as trial:
+        for party in PARTIES:
+            with (trial.folder / party / "party.toml").open("a") as file:
+                file.write('runs = 3\n[predict]\nfiles = "rows.csv"\n')
+        assert trial.run() and finished(trial), trial.words(OWNER)
+        undisturbed = trial.scores("scores.csv", {})
+        deaths = {"shop": [Knobs(kill_before=18), Knobs(kill_before=8)], OWNER: [Knobs(kill_before=38)]}
+        assert trial.scores("again.csv", deaths) == undisturbed
+        assert sorted(name for name, _ in trial.deaths) == [OWNER, "shop", "shop"]
+
+
 @pytest.mark.parametrize("choice", ["without", pytest.param("skip", marks=pytest.mark.long)])
 def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
     trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
