@@ -173,6 +173,22 @@ def test_ctrl_c_at_a_party(make: Make) -> None:
     assert not tracebacks(trial)
 
 
+def test_a_status_says_who_is_away(make: Make) -> None:
+    trial = make(rounds=2000)
+
+    def told(side: str, peer: str) -> bool:
+        found = read_status(trial.run_folder(side))
+        away = {one.name for one in found.peers if not one.connected}
+        return away == {peer} and f"the link to '{peer}' broke" in (found.error or "")
+
+    trial.begin()
+    amid(trial)
+    trial.kill("shop")
+    assert trial.wait_until(lambda: told(OWNER, "shop"), SOON), read_status(trial.run_folder(OWNER))
+    trial.kill(OWNER)
+    assert trial.wait_until(lambda: told("clinic", OWNER), SOON), read_status(trial.run_folder("clinic"))
+
+
 @pytest.mark.long
 def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()

@@ -114,7 +114,8 @@ def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
     metrics = Metrics()
     with ending(metrics):
         log_to(log_format)
-        with nullcontext() if metrics_port is None else in_background(MetricsServer(metrics, metrics_port)):
+        server = None if metrics_port is None else MetricsServer(metrics, metrics_port, ails=metrics.ails)
+        with nullcontext() if server is None else in_background(server):
             yield metrics
 
 

@@ -136,7 +136,8 @@ class Host:
     def _stopping(self) -> Iterator[None]:
         """Tell everybody why, if it ends here."""
         try:
-            yield
+            with self.status.beating():
+                yield
         except ColonnadeError as error:
             self._stop(str(error))
             raise
