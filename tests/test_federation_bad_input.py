@@ -36,7 +36,7 @@ from colonnade.federation.audit import AuditLog
 from colonnade.federation.guest import AlignServer
 from colonnade.federation.host import Host
 from colonnade.federation.listen import Listener
-from colonnade.federation.papers import read_party_paper
+from colonnade.federation.papers import read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
 from colonnade.federation.status import Status
 from colonnade.federation.talk import answered, say
@@ -176,6 +176,48 @@ def test_a_hello_under_another_identity(sides: Sides) -> None:
     sides.owner_paper()
     shutil.copy(sides.folder / "shop" / "other.identity.key", sides.folder / "shop" / "identity.key")
     assert "the hello of 'shop' is signed by another identity" in refused(sides, RefusedError)
+
+
+JOBS = [
+    ({"align": 'mode = "open"'}, "unknown mode of an alignment 'open'; known: plain, psi."),
+    ({"align": "minimum = 9\nmaximum = 8"}, "maximum = 8 in [align] is below minimum = 9"),
+    ({"more": "[prepare]\ntest = 1.5"}, "1.5"),
+]
+
+
+@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test"])
+def test_a_job_that_could_only_fail_later(sides: Sides, job: dict[str, str], words: str) -> None:
+    assert words in sentence(ConfigError, lambda: sides.owner_paper(**job))
+
+
+def test_an_owner_that_brings_more_ids_than_anybody_may(sides: Sides) -> None:
+    said = sentence(ConfigError, lambda: sides.host(align="maximum = 39"))
+    assert "'bank' brings 40 ids and maximum = 39 in [align]" in said
+    assert not (sides.folder / "run-bank").exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:99999", "localhost:http", ""])
+def test_an_address_that_is_none(sides: Sides, address: str) -> None:
+    sides.write_parties(address=address)
+    path = sides.folder / "shop" / "party.toml"
+    assert "address in [owner]: " in sentence(ConfigError, lambda: read_party_paper(path))
+    sides.owner_paper()
+    job = sides.folder / "bank" / "job.toml"
+    job.write_text(job.read_text().replace("127.0.0.1:0", address))
+    assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_paper(job))
+
+
+@pytest.mark.parametrize("line", ["epsilon = -1", "epsilon = 0.0", "epsilon = nan", "epsilon = inf", "delta = 2.0"])
+def test_a_budget_that_is_none(sides: Sides, line: str) -> None:
+    sides.write_parties(line)
+    path = sides.folder / "shop" / "party.toml"
+    assert "in [allow] is out of range" in sentence(ConfigError, lambda: read_party_paper(path))
+
+
+def test_a_peer_whose_key_is_no_text(sides: Sides) -> None:
+    sides.write_parties(more="[peers]\nmill = 3")
+    path = sides.folder / "shop" / "party.toml"
+    assert "mill = 3 in [peers] is no key" in sentence(ConfigError, lambda: read_party_paper(path))
 
 
 # Terms: a party is driven by itself

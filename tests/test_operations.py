@@ -241,6 +241,9 @@ def test_nobody_else_reads_metrics():
             socket.create_connection(("127.0.0.2", server.server_address[1]), timeout=5)
         with pytest.raises(ConfigError, match="cannot be used: Address already in use"):
             MetricsServer(Metrics(), server.server_address[1])
+    for port in (-1, 65536):
+        with pytest.raises(ConfigError, match=f"port {port} of .* cannot be used: there are ports 0 to 65535 only"):
+            MetricsServer(Metrics(), port)
 
 
 # status

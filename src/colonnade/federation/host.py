@@ -25,7 +25,7 @@ from colonnade.align.peer import Peer
 from colonnade.align.ring import Progress, Ring
 from colonnade.alignment import Seat
 from colonnade.channel import Channel
-from colonnade.errors import AwayError, ColonnadeError, FolderError, ManifestError, MessageError
+from colonnade.errors import AwayError, ColonnadeError, ConfigError, FolderError, ManifestError, MessageError
 from colonnade.federation.absent import Absent
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
@@ -74,6 +74,7 @@ class Host:
         self.terms = terms or terms_of(paper)
         self.keys = keys_in(self.terms)
         self.sheet = sheet or sheet_of(paper.own, paper.beside, paper.align.normalise)
+        self._check_maximum(paper.align.maximum)
         self.desk = Desk(folder)
         self.desk.take_terms(self.terms)
         self.job = job_id(self.terms)
@@ -101,6 +102,14 @@ class Host:
         self._visits = 0
         self._rows, self._ledger, self._proof = np.empty(0, np.int64), Ledger(), ""
         self._plan: dict[str, Any] = {}
+
+    def _check_maximum(self, most: int | None) -> None:
+        """Say so before anybody signs terms under which we cannot take part."""
+        if most is not None and len(self.sheet.ids) > most:
+            raise ConfigError(
+                f"'{self.name}' brings {len(self.sheet.ids)} ids and maximum = {most} in [align] is for every side; "
+                "bring fewer rows, or raise it."
+            )
 
     # the whole
 
