@@ -269,7 +269,10 @@ def test_what_a_party_does_not_allow_is_named(sides: Sides, allow: str, job: dic
 
 
 def test_more_rounds_or_rows_than_allowed_show_in_the_plan(sides: Sides) -> None:
-    for allow, said in (("rounds = 3", "the plan has 4 rounds, and 'shop' allows 3"), ("rows = 31", "on 32 rows")):
+    for allow, said in (
+        ("rounds = 3", "the plan has 4 rounds, and 'shop' allows 3"),
+        ("rows = 31", "the plan has 32 rows, and 'shop' allows 31;"),
+    ):
         sides.write_parties(allow)
         assert said in refused(sides, ManifestError, train="epochs = 2")
         sides.restart()
@@ -348,6 +351,10 @@ def test_another_key_of_a_peer_than_the_party_knows(sides: Sides) -> None:
     sides.write_parties(more='[peers]\nmill = "../bank/identity.pub"')
     talk = Talk(sides)
     assert "another key of 'mill' than 'shop' knows" in talk.refused(talk.terms)
+    sides.restart()
+    sides.write_parties(more='[peers]\nfarm = "../bank/identity.pub"')
+    talk = Talk(sides)
+    assert "the terms have no party 'farm', which [peers] of 'shop' names" in talk.refused(talk.terms)
 
 
 def test_a_blinded_sum_needs_a_peer_that_is_known(sides: Sides) -> None:
@@ -370,7 +377,7 @@ def test_a_changed_field_stops_the_start_with_the_field_named(sides: Sides) -> N
     assert "train.rounds (2 here, 3 at the owner)" in sentence(ManifestError, lambda: talk.sign(other))
     sides.host().close()
     said = refused(sides, ManifestError, train="rounds = 3")
-    assert "the terms changed since they were signed, in train.rounds (2 here, 3" in said
+    assert "the terms changed since they were signed, in train.rounds (2 then, 3 now)" in said
 
 
 def test_somebody_signed_other_terms(sides: Sides) -> None:

@@ -27,7 +27,7 @@ class Desk:
         if known is None:
             write_text(self.folder / "terms.json", json.dumps(terms, indent=2))
             return
-        found = first_difference(known, terms)
+        found = first_difference(known, terms, sides=("then", "now"))
         if found:
             raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
 
