@@ -173,6 +173,21 @@ def test_ctrl_c_at_a_party(make: Make) -> None:
     assert not tracebacks(trial)
 
 
+def test_a_second_process_of_a_side_changes_nothing(make: Make) -> None:
+    trial = make(rounds=2000)
+    trial.begin()
+    amid(trial)
+    first = dict(trial.sides)
+    for side in (OWNER, "shop"):
+        second = trial.start(side)
+        second.process.join(SOON)
+        assert second.process.exitcode == Exit.FOLDER
+        assert "end that one first." in trial.words(side)
+    trial.sides = first
+    amid(trial, len(trial.letters("shop")) + 20)
+    assert set(codes(trial).values()) == {None}
+
+
 def test_a_status_says_who_is_away(make: Make) -> None:
     trial = make(rounds=2000)
 

@@ -124,6 +124,7 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
         busy = replace(paper, federation=replace(paper.federation, listen=f"127.0.0.1:{port}"))
         said = sentence(LinkError, lambda: Host(busy, sides.folder / "run-bank"))
     assert f"port {port} of 127.0.0.1 cannot be listened at" in said
+    assert not (sides.folder / "run-bank" / "status.json").exists(), "it would be of a process that waits"
 
 
 def test_names_that_do_not_resolve(sides: Sides) -> None:

@@ -15,6 +15,7 @@ from colonnade.cli.app import Json, app, print_json, say
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.train import tell
 from colonnade.errors import ColonnadeError, ConfigError
+from colonnade.federation.desk import only_process_in
 from colonnade.federation.exits import exit_of
 from colonnade.federation.host import Host
 from colonnade.federation.logs import log_to
@@ -105,7 +106,9 @@ def party(
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
         what = read_party_paper(paper)
-        Attendance(what, folder or Path("runs") / f"party-{what.party.name}", metrics).attend()
+        place = folder or Path("runs") / f"party-{what.party.name}"
+        with only_process_in(place):
+            Attendance(what, place, metrics).attend()
 
 
 @contextmanager

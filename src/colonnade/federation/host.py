@@ -81,10 +81,10 @@ class Host:
         self.incarnation = os.urandom(16)
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
-        self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
         self.listener: Links = listener or Listener(
             paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
         )
+        self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
         self.lines = TlsLines(
             self.listener,
             paper.federation.deadline,
