@@ -143,6 +143,12 @@ def test_a_certificate_of_another_party(sides: Sides) -> None:
     assert "is of 'mill' and [party] has the name 'shop'" in sentence(RefusedError, lambda: read_party_paper(path))
 
 
+def test_an_owner_with_the_certificate_of_a_party(sides: Sides) -> None:
+    for name in ("cert.pem", "key.pem"):
+        shutil.copy(sides.folder / "mill" / name, sides.folder / "bank" / name)
+    assert "is of 'mill' and not one for a server" in sentence(RefusedError, sides.owner_paper)
+
+
 def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
     listener = Listener("127.0.0.1:0", sides.owner_paper().keys.credentials, ["shop"])
     try:

@@ -29,7 +29,14 @@ from typing import Any
 from colonnade.align.peer import MODES
 from colonnade.config import DataSection, Job, check_is_section, job_from, parse_toml, section
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
-from colonnade.federation.keys import Credentials, common_name, read_credentials, read_identity, read_public
+from colonnade.federation.keys import (
+    Credentials,
+    check_serves,
+    common_name,
+    read_credentials,
+    read_identity,
+    read_public,
+)
 from colonnade.federation.tls import split_address
 from colonnade.files import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.method import methods
@@ -161,6 +168,9 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerPaper:
     align = section(AlignSection, "align", sections["align"])
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
+    keys = _keys(how, beside, tls=tls)
+    if tls:
+        check_serves(keys.credentials.cert)
     return OwnerPaper(
         job=job_from(sections, DataSection(load=own.name), Path(path).stem),
         own=own,
@@ -168,7 +178,7 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerPaper:
         align=align,
         prepare=prepare,
         federation=how,
-        keys=_keys(how, beside, tls=tls),
+        keys=keys,
         beside=beside,
     )
 
