@@ -83,6 +83,7 @@ def permuted() -> Lie:
 
 
 LIES: dict[str, Callable[[], Lie]] = {
+    "identity": says("hello", signature=lambda signature: "00" + signature[2:]),
     "clock": says("hello", time=lambda at: at + DAY),
     "version": says("hello", colonnade=lambda _: "0.0.1"),
     "rows": says("prepare", rows=lambda rows: rows - 1),

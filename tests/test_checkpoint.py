@@ -108,7 +108,7 @@ def test_a_failure_while_writing_leaves_the_one_before(
         write_file(path, raw)
 
     monkeypatch.setattr(checkpoint, "_write_file", failing)
-    with pytest.raises(FolderError, match=r"00000002 cannot be written: No space left on device"):
+    with pytest.raises(FolderError, match=r"00000002 cannot be written: No space left on device; make room"):
         checkpoint.write(tmp_path, 2, STATES, FACTS)
     assert checkpoint.newest(tmp_path) == good
     checkpoint.read(good)

@@ -280,6 +280,37 @@ def test_real_ctrl_c(job):
     assert read_summary(folder)["round"] >= 0
 
 
+LOADING = [  # the installed script, which pip writes so, and the module
+    ["{script}", "methods"],
+    [sys.executable, "-m", "colonnade", "methods"],
+]
+
+
+@pytest.mark.parametrize("words", LOADING, ids=["script", "module"])
+def test_ctrl_c_while_it_loads_ends_quietly(words, tmp_path):
+    """At the first module of PyTorch, which is long before a verb runs."""
+    script = tmp_path / "colonnade"
+    script.write_text(f"#!{sys.executable}\nfrom colonnade.cli import main\nmain()\n")
+    script.chmod(0o700)
+    torch = tmp_path / "torch.py"
+    torch.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    paths = os.pathsep.join([str(tmp_path), str(Path(cn.__file__).parent.parent)])
+    done = subprocess.run(
+        [word.format(script=script) for word in words],
+        capture_output=True,
+        preexec_fn=listen,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_program_that_uses_the_package_keeps_its_ctrl_c():
+    code = "import signal, colonnade; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    subprocess.run([sys.executable, "-c", code], check=True, preexec_fn=listen)
+
+
 @pytest.mark.slow
 def test_demo_tells_the_whole_story(here):
     first = json.loads(colonnade("demo", "--json").stdout)

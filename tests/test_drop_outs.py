@@ -408,7 +408,7 @@ def test_a_job_says_what_to_do_about_absence(job: Path, choice: str) -> None:
             'missing = "refit"',
             "vafl as set here cannot follow missing='refit': vafl has no head per party at the owner",
         ),
-        ('when_away = "go"', "unknown choice of when_away 'go'; Known: skip, wait, without."),
+        ('when_away = "go"', "unknown choice of when_away 'go'; known: skip, wait, without."),
         ("when_away = true", "when_away = True in [train] is not a text."),
         ('when_away = "without"\n[method]\nlearn_weights = false\n[[seal]]\nkind = "blind"', "cannot follow when_away"),
         ('whenaway = "skip"', "unknown key of [train] 'whenaway'; did you mean 'when_away'?"),

@@ -173,6 +173,37 @@ def test_ctrl_c_at_a_party(make: Make) -> None:
     assert not tracebacks(trial)
 
 
+def test_a_second_process_of_a_side_changes_nothing(make: Make) -> None:
+    trial = make(rounds=2000)
+    trial.begin()
+    amid(trial)
+    first = dict(trial.sides)
+    for side in (OWNER, "shop"):
+        second = trial.start(side)
+        second.process.join(SOON)
+        assert second.process.exitcode == Exit.FOLDER
+        assert "end that one first." in trial.words(side)
+    trial.sides = first
+    amid(trial, len(trial.letters("shop")) + 20)
+    assert set(codes(trial).values()) == {None}
+
+
+def test_a_status_says_who_is_away(make: Make) -> None:
+    trial = make(rounds=2000)
+
+    def told(side: str, peer: str) -> bool:
+        found = read_status(trial.run_folder(side))
+        away = {one.name for one in found.peers if not one.connected}
+        return away == {peer} and f"the link to '{peer}' broke" in (found.error or "")
+
+    trial.begin()
+    amid(trial)
+    trial.kill("shop")
+    assert trial.wait_until(lambda: told(OWNER, "shop"), SOON), read_status(trial.run_folder(OWNER))
+    trial.kill(OWNER)
+    assert trial.wait_until(lambda: told("clinic", OWNER), SOON), read_status(trial.run_folder("clinic"))
+
+
 @pytest.mark.long
 def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
@@ -184,6 +215,35 @@ def test_a_party_interrupted_and_started_again_goes_on(make: Make, undisturbed: 
     assert trial.watch(), codes(trial)
     assert finished(trial), trial.words(OWNER)
     assert trial.result() == undisturbed
+
+
+class Predicts(Trial):
+    """A trial whose owner scores its own rows, once there is a place for the scores."""
+
+    to: Path | None = None
+
+    def command(self, name: str) -> list[str]:
+        if name != OWNER or self.to is None:
+            return super().command(name)
+        return [*super().command(name), "--predict", str(self.folder / OWNER / "rows.csv"), "--to", str(self.to)]
+
+    def scores(self, to: str, deaths: dict[str, list[Knobs]]) -> bytes:
+        self.to = self.folder / to
+        assert self.run(deaths), codes(self)
+        assert finished(self), self.words(OWNER)
+        return self.to.read_bytes()
+
+
+def test_a_prediction_goes_on_after_deaths_of_either_side(tmp_path: Path) -> None:
+    with Predicts(tmp_path / "trial", method="splitnn", rounds=2) as trial:
+        for party in PARTIES:
+            with (trial.folder / party / "party.toml").open("a") as file:
+                file.write('runs = 3\n[predict]\nfiles = "rows.csv"\n')
+        assert trial.run() and finished(trial), trial.words(OWNER)
+        undisturbed = trial.scores("scores.csv", {})
+        deaths = {"shop": [Knobs(kill_before=18), Knobs(kill_before=8)], OWNER: [Knobs(kill_before=38)]}
+        assert trial.scores("again.csv", deaths) == undisturbed
+        assert sorted(name for name, _ in trial.deaths) == [OWNER, "shop", "shop"]
 
 
 @pytest.mark.parametrize("choice", ["without", pytest.param("skip", marks=pytest.mark.long)])

@@ -36,7 +36,7 @@ from colonnade.federation.audit import AuditLog
 from colonnade.federation.guest import AlignServer
 from colonnade.federation.host import Host
 from colonnade.federation.listen import Listener
-from colonnade.federation.papers import read_party_paper
+from colonnade.federation.papers import read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
 from colonnade.federation.status import Status
 from colonnade.federation.talk import answered, say
@@ -124,6 +124,7 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
         busy = replace(paper, federation=replace(paper.federation, listen=f"127.0.0.1:{port}"))
         said = sentence(LinkError, lambda: Host(busy, sides.folder / "run-bank"))
     assert f"port {port} of 127.0.0.1 cannot be listened at" in said
+    assert not (sides.folder / "run-bank" / "status.json").exists(), "it would be of a process that waits"
 
 
 def test_names_that_do_not_resolve(sides: Sides) -> None:
@@ -140,6 +141,12 @@ def test_a_certificate_of_another_party(sides: Sides) -> None:
         shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / name)
     path = sides.folder / "shop" / "party.toml"
     assert "is of 'mill' and [party] has the name 'shop'" in sentence(RefusedError, lambda: read_party_paper(path))
+
+
+def test_an_owner_with_the_certificate_of_a_party(sides: Sides) -> None:
+    for name in ("cert.pem", "key.pem"):
+        shutil.copy(sides.folder / "mill" / name, sides.folder / "bank" / name)
+    assert "is of 'mill' and not one for a server" in sentence(RefusedError, sides.owner_paper)
 
 
 def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
@@ -175,7 +182,49 @@ def test_a_hello_under_another_identity(sides: Sides) -> None:
         shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / f"other.{name}")
     sides.owner_paper()
     shutil.copy(sides.folder / "shop" / "other.identity.key", sides.folder / "shop" / "identity.key")
-    assert "the hello of 'shop'" in refused(sides, SealError)
+    assert "the hello of 'shop' is signed by another identity" in refused(sides, RefusedError)
+
+
+JOBS = [
+    ({"align": 'mode = "open"'}, "unknown mode of an alignment 'open'; known: plain, psi."),
+    ({"align": "minimum = 9\nmaximum = 8"}, "maximum = 8 in [align] is below minimum = 9"),
+    ({"more": "[prepare]\ntest = 1.5"}, "1.5"),
+]
+
+
+@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test"])
+def test_a_job_that_could_only_fail_later(sides: Sides, job: dict[str, str], words: str) -> None:
+    assert words in sentence(ConfigError, lambda: sides.owner_paper(**job))
+
+
+def test_an_owner_that_brings_more_ids_than_anybody_may(sides: Sides) -> None:
+    said = sentence(ConfigError, lambda: sides.host(align="maximum = 39"))
+    assert "'bank' brings 40 ids and maximum = 39 in [align]" in said
+    assert not (sides.folder / "run-bank").exists(), "nothing was begun"
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:99999", "localhost:http", ""])
+def test_an_address_that_is_none(sides: Sides, address: str) -> None:
+    sides.write_parties(address=address)
+    path = sides.folder / "shop" / "party.toml"
+    assert "address in [owner]: " in sentence(ConfigError, lambda: read_party_paper(path))
+    sides.owner_paper()
+    job = sides.folder / "bank" / "job.toml"
+    job.write_text(job.read_text().replace("127.0.0.1:0", address))
+    assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_paper(job))
+
+
+@pytest.mark.parametrize("line", ["epsilon = -1", "epsilon = 0.0", "epsilon = nan", "epsilon = inf", "delta = 2.0"])
+def test_a_budget_that_is_none(sides: Sides, line: str) -> None:
+    sides.write_parties(line)
+    path = sides.folder / "shop" / "party.toml"
+    assert "in [allow] is out of range" in sentence(ConfigError, lambda: read_party_paper(path))
+
+
+def test_a_peer_whose_key_is_no_text(sides: Sides) -> None:
+    sides.write_parties(more="[peers]\nmill = 3")
+    path = sides.folder / "shop" / "party.toml"
+    assert "mill = 3 in [peers] is no key" in sentence(ConfigError, lambda: read_party_paper(path))
 
 
 # Terms: a party is driven by itself
@@ -227,7 +276,10 @@ def test_what_a_party_does_not_allow_is_named(sides: Sides, allow: str, job: dic
 
 
 def test_more_rounds_or_rows_than_allowed_show_in_the_plan(sides: Sides) -> None:
-    for allow, said in (("rounds = 3", "the plan has 4 rounds, and 'shop' allows 3"), ("rows = 31", "on 32 rows")):
+    for allow, said in (
+        ("rounds = 3", "the plan has 4 rounds, and 'shop' allows 3"),
+        ("rows = 31", "the plan has 32 rows, and 'shop' allows 31;"),
+    ):
         sides.write_parties(allow)
         assert said in refused(sides, ManifestError, train="epochs = 2")
         sides.restart()
@@ -306,6 +358,10 @@ def test_another_key_of_a_peer_than_the_party_knows(sides: Sides) -> None:
     sides.write_parties(more='[peers]\nmill = "../bank/identity.pub"')
     talk = Talk(sides)
     assert "another key of 'mill' than 'shop' knows" in talk.refused(talk.terms)
+    sides.restart()
+    sides.write_parties(more='[peers]\nfarm = "../bank/identity.pub"')
+    talk = Talk(sides)
+    assert "the terms have no party 'farm', which [peers] of 'shop' names" in talk.refused(talk.terms)
 
 
 def test_a_blinded_sum_needs_a_peer_that_is_known(sides: Sides) -> None:
@@ -328,7 +384,7 @@ def test_a_changed_field_stops_the_start_with_the_field_named(sides: Sides) -> N
     assert "train.rounds (2 here, 3 at the owner)" in sentence(ManifestError, lambda: talk.sign(other))
     sides.host().close()
     said = refused(sides, ManifestError, train="rounds = 3")
-    assert "the terms changed since they were signed, in train.rounds (2 here, 3" in said
+    assert "the terms changed since they were signed, in train.rounds (2 then, 3 now)" in said
 
 
 def test_somebody_signed_other_terms(sides: Sides) -> None:

@@ -100,6 +100,7 @@ def test_a_party_that_is_not_in_the_job(make: Make) -> None:
 
 
 LIES = [
+    ("identity", Exit.REFUSED, "the hello of 'shop' is signed by another identity"),
     ("clock", Exit.REFUSED, "the clock of 'shop' is 24.0 hours off"),
     ("version", Exit.REFUSED, "'shop' runs colonnade 0.0.1"),
     ("rows", Exit.PROTOCOL, "'shop' has 196 rows to train on"),
@@ -114,8 +115,10 @@ def test_a_party_that_lies_is_named_before_anything_is_learnt(make: Make, lie: s
     trial = make()
     trial.begin({"shop": [Knobs(lie=lie)]})
     said = ends(trial, OWNER, code, words)
-    assert trial.wait_until(lambda: trial.code("shop") is not None)
-    assert trial.said("shop") == f"error: the owner hung up: the owner stopped: {said.removeprefix('error: ')}"
+    its_own = code is Exit.REFUSED  # then its service must not start it again
+    heard = ends(trial, "shop", code if its_own or lie == "permuted" else Exit.AWAY)  # that one it sees itself
+    why = "the owner refused this side" if its_own else "the owner stopped"
+    assert heard == f"error: the owner hung up: {why}: {said.removeprefix('error: ')}"
     assert never_stepped(trial)
 
 
@@ -177,3 +180,28 @@ def test_one_run_too_many(make: Make) -> None:
     trial.begin()
     for side in (OWNER, "shop"):
         ends(trial, side, Exit.REFUSED, "'shop' has signed 1 jobs and allows 1 runs; raise runs in [allow]")
+
+
+def test_a_log_as_json_holds_nothing_else(make: Make) -> None:
+    trial = make()
+    verbs = {OWNER: "owner", "shop": "party", "clinic": "party"}
+    papers = {side: trial.folder / side / ("job.toml" if side == OWNER else "party.toml") for side in verbs}
+    commands = {
+        side: [sys.executable, "-m", "colonnade", verb, papers[side], "--folder", trial.run_folder(side)]
+        for side, verb in verbs.items()
+    }
+
+    def lines(told: bytes) -> list[dict[str, object]]:
+        return [json.loads(line) for line in told.splitlines()]
+
+    started = {
+        side: subprocess.Popen([*command, "--log-format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for side, command in commands.items()
+    }
+    told = {side: lines(process.communicate(timeout=120)[1]) for side, process in started.items()}
+    assert {process.returncode for process in started.values()} == {0}
+    assert any("learns" in str(line["message"]) for line in told[OWNER])
+    edit(trial, OWNER, "seed = 3", "seed = 4")
+    done = subprocess.run([*commands[OWNER], "--log-format", "json"], capture_output=True, check=False)
+    (last,) = lines(done.stderr)
+    assert done.returncode == last["exit"] == 4 and last["cause"] == "refused" and "train.seed" in str(last["message"])

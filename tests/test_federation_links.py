@@ -621,3 +621,12 @@ def test_dial_gives_up_on_an_owner_that_never_takes_the_call(listen, call, monke
 
 def test_errors_are_of_one_tree() -> None:
     assert issubclass(Broken, LinkError) and issubclass(UnreachableError, LinkError)
+
+
+def test_who_waits_for_the_owner_says_so_once(made: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(UnreachableError):
+        dial(f"{HOST}:{port}", credentials(made, "bank"), seconds=1.0)
+    (said,) = caplog.messages
+    assert said.startswith(f"nobody listens at {HOST}:{port};") and "It is tried again" in said

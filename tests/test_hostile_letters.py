@@ -31,8 +31,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.errors import AwayError, ColonnadeError, LinkError, MessageError, SealError
+from colonnade.errors import AwayError, ColonnadeError, FolderError, LinkError, MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime import server
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.lines import DirectLines
 from colonnade.runtime.server import refused
@@ -339,3 +340,11 @@ def test_what_parties_said_is_read_or_refused(fields: dict[str, Tensor]) -> None
         except MessageError:
             continue
     assert unstacked(stacked({"a": [b"x", b"yy"]}, NAMES), NAMES, 2) == {"a": (b"x", b"yy")}
+
+
+def test_a_refusal_names_its_party_even_if_its_words_hold_that_name() -> None:
+    for text, said in (
+        ("the folder /srv/lab/runs is full.", "'lab' refused: the folder /srv/lab/runs is full."),
+        ("'lab' allows no labels.", "'lab' allows no labels."),
+    ):
+        assert str(refused(server.refusal(FolderError(text), "lab"), "lab")) == said

@@ -13,7 +13,7 @@ import colonnade
 
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
-    "errors version",
+    "interrupt errors version",
     "step options",
     "table message optim models net schedule settings state evaluate prox serve",
     "task",

@@ -241,6 +241,9 @@ def test_nobody_else_reads_metrics():
             socket.create_connection(("127.0.0.2", server.server_address[1]), timeout=5)
         with pytest.raises(ConfigError, match="cannot be used: Address already in use"):
             MetricsServer(Metrics(), server.server_address[1])
+    for port in (-1, 65536):
+        with pytest.raises(ConfigError, match=f"port {port} of .* cannot be used: there are ports 0 to 65535 only"):
+            MetricsServer(Metrics(), port)
 
 
 # status
@@ -276,7 +279,7 @@ def test_a_status_follows_its_side(side, tmp_path):
 def test_rounds_are_written_once_a_second(side, tmp_path, monkeypatch):
     now = time.time()
     monkeypatch.setattr(status_module.time, "time", lambda: now)
-    side.beat()
+    side.round(0)
     written = (tmp_path / "status.json").stat().st_mtime_ns
     for number in range(100):
         side.round(number)
@@ -287,6 +290,20 @@ def test_rounds_are_written_once_a_second(side, tmp_path, monkeypatch):
     now -= 3600  # a clock that was put back does not keep it silent
     side.round(101)
     assert read_status(tmp_path).round == 101
+
+
+def test_who_waits_gives_signs_of_life(side, tmp_path, monkeypatch):
+    monkeypatch.setattr(status_module, "BEAT", 0.01)
+    monkeypatch.setattr(status_module, "EVERY", 0.0)
+    before = read_status(tmp_path).updated
+    with side.beating():
+        deadline = time.monotonic() + 10
+        while read_status(tmp_path).updated == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert read_status(tmp_path).updated > before
+    ended = read_status(tmp_path).updated
+    time.sleep(0.05)
+    assert read_status(tmp_path).updated == ended
 
 
 def test_a_reader_never_sees_half_a_status(side, tmp_path):
@@ -340,6 +357,14 @@ def test_the_verb(side, tmp_path):
         assert words in found.stdout
     facts = json.loads(command("status", tmp_path, "--json").stdout)
     assert facts["alive"] is True and facts["ails"] is None and facts["peers"][0]["name"] == "shop"
+
+
+def test_the_verb_names_no_job_before_there_is_one_and_nobody_after(tmp_path):
+    side = StatusFile(tmp_path, "shop", "", 0, peers=["owner"])
+    side.connected("owner")
+    assert command("status", tmp_path).stdout.splitlines()[:2] == ["shop, no job yet", "waiting"]
+    side.state("stopped", "the owner hung up.")
+    assert "connected" not in command("status", tmp_path).stdout
 
 
 def test_the_verb_says_that_a_side_is_dead(side, tmp_path):

@@ -257,7 +257,7 @@ def test_bad_csv_files(tmp_path: Path) -> None:
         and "has 1 fields, but the header has 2" in said
     )
     assert "has no id column 'ID'; did you mean 'Id'? Its columns: Id, age." in refused(tmp_path, "Id,age\n1,2\n")
-    assert "has no label column 'y'" in refused(tmp_path, "ID,age\n1,2\n", label="y")
+    assert "has no label column 'y'; its columns: ID, age." in refused(tmp_path, "ID,age\n1,2\n", label="y")
     assert "has no listed column 'agge'; did you mean 'age'?" in refused(tmp_path, "ID,age\n1,2\n", numbers=["agge"])
     assert "is empty" in refused(tmp_path, "")
     assert "has no rows" in refused(tmp_path, "ID,age\n")

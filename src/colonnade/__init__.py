@@ -9,6 +9,9 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
+import colonnade.interrupt  # noqa: F401 - before all that takes long to load
+
+# isort: split
 from colonnade.align.result import Alignment
 from colonnade.api import resume, train
 from colonnade.data import datasets, load

@@ -46,7 +46,9 @@ def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[st
         for old in [other for other in _rounds(folder) if other != place][: -(KEEP - 1)]:
             shutil.rmtree(old)
     except OSError as error:
-        raise FolderError(f"the checkpoint {place} cannot be written: {error.strerror or error}.") from error
+        raise FolderError(
+            f"the checkpoint {place} cannot be written: {error.strerror or error}; make room, or choose another folder."
+        ) from error
     return place
 
 

@@ -149,8 +149,10 @@ def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
 
     >>> unknown("method", "vimadm", ["vafl", "vimadmm"])
     ConfigError("unknown method 'vimadm'; did you mean 'vimadmm'? Known: vafl, vimadmm.")
+    >>> unknown("method", "x", ["vafl", "vimadmm"])
+    ConfigError("unknown method 'x'; known: vafl, vimadmm.")
     """
     names = sorted(known)
     near = difflib.get_close_matches(str(came), names, n=1)
-    hint = f" did you mean '{near[0]}'?" if near else ""
-    return ConfigError(f"unknown {what} '{came}';{hint} Known: {', '.join(names) or 'none'}.")
+    hint = f"did you mean '{near[0]}'? Known" if near else "known"
+    return ConfigError(f"unknown {what} '{came}'; {hint}: {', '.join(names) or 'none'}.")

@@ -67,6 +67,23 @@ class PrepareSection:
     rarest: int | None = None
 
 
+def check_choices(align: AlignSection, prepare: PrepareSection) -> None:
+    """Refuse what cannot be done later before ids are compared, which takes time and tells who is common."""
+    for what, came, known in (
+        ("mode of an alignment", align.mode, MODES),
+        ("scale of numbers", prepare.numbers, SCALES),
+        ("way with categories", prepare.categories, WAYS),
+    ):
+        if came is not None and came not in known:
+            raise unknown(what, came, known)
+    if align.maximum is not None and align.maximum < (align.minimum or 1):
+        raise ConfigError(
+            f"maximum = {align.maximum} in [align] is below minimum = {align.minimum}; give a larger one, or none."
+        )
+    make_rule(align.normalise or ())
+    check_share(prepare.test or 0.0)
+
+
 @dataclass(frozen=True)
 class Files:
     """All parties' files, the owner's first."""
@@ -84,21 +101,9 @@ class Files:
                 f"{len(self.parties)} [[party]] came and {len(owners)} of them with a label; a job needs two or more, "
                 "and one of them, the owner, has the label."
             )
-        self._check_choices()
+        check_choices(self.align, self.prepare)
         first = sorted(self.parties, key=lambda party: party.name != owners[0])
         object.__setattr__(self, "parties", tuple(first))
-
-    def _check_choices(self) -> None:
-        """Refuse what cannot be done later before ids are compared, which takes time and tells who is common."""
-        for what, came, known in (
-            ("mode of an alignment", self.align.mode, MODES),
-            ("scale of numbers", self.prepare.numbers, SCALES),
-            ("way with categories", self.prepare.categories, WAYS),
-        ):
-            if came is not None and came not in known:
-                raise unknown(what, came, known)
-        make_rule(self.align.normalise or ())
-        check_share(self.prepare.test or 0.0)
 
     def read(self, files: Mapping[str, Sequence[str]] | None = None) -> list[Sheet]:
         """Every party's sheet; of other ``files`` than the job's, where those are given, and of these parties alone."""

@@ -71,4 +71,6 @@ def write_bytes(path: Path, raw: bytes) -> None:
         draft.write_bytes(raw)
         draft.replace(path)
     except OSError as error:
-        raise FolderError(f"{path} cannot be written: {error.strerror}.") from error
+        raise FolderError(
+            f"{path} cannot be written: {error.strerror}; make room, or choose another folder."
+        ) from error

@@ -43,9 +43,10 @@ class LocalServer(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             super().__init__((host, port), _Answers)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
+            why = error.strerror if isinstance(error, OSError) else "there are ports 0 to 65535 only"
             raise ConfigError(
-                f"port {port} of {host} cannot be used: {error.strerror}; choose another, or 0 for any that is free."
+                f"port {port} of {host} cannot be used: {why}; choose another, or 0 for any that is free."
             ) from None
         if self.server_address[0] in ("0.0.0.0", "::"):
             self.server_close()

@@ -11,10 +11,10 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from colonnade.errors import ColonnadeError
+from colonnade.interrupt import INTERRUPTED, listen
 from colonnade.version import __version__
 
 USER_ERROR = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 out = Console()
 err = Console(stderr=True)
@@ -28,6 +28,7 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         try:
+            listen()
             return super().invoke(ctx)
         except ColonnadeError as error:
             say("error:", str(error), style="bold red")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,7 @@ from colonnade.cli.app import Json, app, print_json, say
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.train import tell
 from colonnade.errors import ColonnadeError, ConfigError
+from colonnade.federation.desk import only_process_in
 from colonnade.federation.exits import exit_of
 from colonnade.federation.host import Host
 from colonnade.federation.logs import log_to
@@ -28,6 +30,8 @@ from colonnade.run import Run
 from colonnade.scores import check_place
 from colonnade.serve import in_background
 
+log = logging.getLogger(__name__)
+JSON = "json"
 LogFormat = Annotated[str, typer.Option("--log-format", help="How to log on stderr: lines or json.", metavar="HOW")]
 MetricsPort = Annotated[
     int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics to this machine at this port.")
@@ -50,6 +54,7 @@ def owner(
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
+        quiet = quiet or log_format == JSON  # whoever reads the log as JSON expects nothing else there
         paper = read_owner_paper(job)
         if show_terms:
             print_json(terms_of(paper))
@@ -78,8 +83,7 @@ def _predict(
     where = check_place(to)
     host = Prediction(paper, folder, files, metrics)
     try:
-        with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
-            host.gather(on_progress)
+        _gather(host, quiet=quiet)
         scores = host.score()
     finally:
         host.close()
@@ -89,10 +93,17 @@ def _predict(
 
 def _lead(host: Host, method: str, *, quiet: bool) -> Run:
     """Train, with everybody's terms said first and progress shown after."""
-    with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
-        host.gather(on_progress)
+    _gather(host, quiet=quiet)
     with bars(quiet=quiet) as shown:
         return host.train(follow(shown, method))
+
+
+def _gather(host: Host, *, quiet: bool) -> None:
+    """Show who will learn what, and bring everybody to their common rows."""
+    if quiet:
+        log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
+    with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
+        host.gather(on_progress)
 
 
 @app.command(epilog="Example: colonnade party examples/federation/lab/party.toml --folder runs/lab")
@@ -105,21 +116,24 @@ def party(
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
         what = read_party_paper(paper)
-        Attendance(what, folder or Path("runs") / f"party-{what.party.name}", metrics).attend()
+        place = folder or Path("runs") / f"party-{what.party.name}"
+        with only_process_in(place):
+            Attendance(what, place, metrics).attend()
 
 
 @contextmanager
 def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
     """Logs, metrics, signals and the exit code of one side."""
     metrics = Metrics()
-    with ending(metrics):
+    with ending(metrics, as_json=log_format == JSON):
         log_to(log_format)
-        with nullcontext() if metrics_port is None else in_background(MetricsServer(metrics, metrics_port)):
+        server = None if metrics_port is None else MetricsServer(metrics, metrics_port, ails=metrics.ails)
+        with nullcontext() if server is None else in_background(server):
             yield metrics
 
 
 @contextmanager
-def ending(metrics: Metrics | None = None) -> Iterator[None]:
+def ending(metrics: Metrics | None = None, *, as_json: bool = False) -> Iterator[None]:
     """The sentence and the exit code for whatever ends a side."""
     signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
     try:
@@ -128,7 +142,10 @@ def ending(metrics: Metrics | None = None) -> Iterator[None]:
         words = str(error) or "interrupted; start it again to go on."
         if metrics is not None:
             metrics.fault(exit_of(error).cause)
-        say("error:" if isinstance(error, ColonnadeError) else "stopped:", words, style="bold red")
+        if as_json:
+            log.error("%s", words, extra={"exit": int(exit_of(error)), "cause": exit_of(error).cause})
+        else:
+            say("error:" if isinstance(error, ColonnadeError) else "stopped:", words, style="bold red")
         raise typer.Exit(int(exit_of(error))) from None
 
 

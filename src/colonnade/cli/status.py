@@ -13,7 +13,7 @@ from rich.text import Text
 
 from colonnade.cli.app import Json, app, out, print_json
 from colonnade.federation.logs import one_line
-from colonnade.federation.status import Status, read_status
+from colonnade.federation.status import ENDED, Status, read_status
 from colonnade.report.words import duration
 
 UNWELL = 1
@@ -39,11 +39,11 @@ def show(status: Status, trouble: str | None, console: Console) -> None:
     """The status for people, on any width, in words that need no colour."""
     now = time.time()
     lines = [
-        Text(one_line(f"{status.side}, job {status.job}"), "bold"),
-        Text(f"{status.state}, round {status.round} of {status.rounds}"),
+        Text(one_line(f"{status.side}, job {status.job}" if status.job else f"{status.side}, no job yet"), "bold"),
+        Text(f"{status.state}, round {status.round} of {status.rounds}" if status.rounds else status.state),
         Text(f"process {status.pid} on {one_line(status.host)}, updated {duration(max(0, now - status.updated))} ago"),
     ]
-    for peer in status.peers:
+    for peer in () if status.state in ENDED else status.peers:  # a side that ended has nobody
         how, style = ("connected", "green") if peer.connected else ("away", "yellow")
         since = duration(max(0, now - peer.since))
         lines.append(Text.assemble(f"  {one_line(peer.name)}: ", (how, style), f" for {since}"))

@@ -87,7 +87,9 @@ def _check_sides(terms: Mapping[str, Any], name: str, keys: Mapping[str, bytes])
     if not len(listed) == len(told) == len(set(told.values())):
         raise ManifestError("the terms have a party or a key twice in parties; each side needs its own.")
     for side, key in keys.items():
-        if told.get(side) != key:
+        if side not in told:
+            raise ManifestError(f"the terms have no party '{side}', which [peers] of '{name}' names; ask the owner.")
+        if told[side] != key:
             raise ManifestError(f"the terms have another key of '{side}' than '{name}' knows; ask '{side}' for it.")
 
 
@@ -135,7 +137,9 @@ def check_plan(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own
     if found:
         raise ManifestError(f"the plan does not follow from the terms that were signed, in {found}; do not go on.")
     if allow.rows is not None and own.rows > allow.rows:
-        raise ManifestError(f"the plan trains on {own.rows} rows, and '{name}' allows {allow.rows}.")
+        raise ManifestError(
+            f"the plan has {own.rows} rows, and '{name}' allows {allow.rows}; change the job or [allow]."
+        )
     rounds = came["settings"]["rounds"]
     if allow.rounds is not None and rounds > allow.rounds:
         raise ManifestError(

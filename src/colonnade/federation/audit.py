@@ -56,7 +56,7 @@ class AuditLog:
         except OSError as error:
             raise self._unwritable(error) from error
         try:
-            _lock_file(self._file, self.path)
+            lock_file(self._file, f"the audit log {self.path} is being written by another process")
             torn = self._go_on()
             if not self._lines:
                 self.event("opened", format=FORMAT, side=side, job=job)
@@ -225,8 +225,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _lock_file(file: int, path: Path) -> None:
-    """Two writers would break the chain; where the system has no such locks, nobody looks."""
+def lock_file(file: int, otherwise: str) -> None:
+    """Keep a file to this process; where the system has no such locks, nobody looks."""
     try:
         import fcntl
     except ImportError:
@@ -234,7 +234,7 @@ def _lock_file(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise FolderError(f"the audit log {path} is being written by another process; end that one first.") from None
+        raise FolderError(f"{otherwise}; end that one first.") from None
 
 
 def _begins_like_a_log(file: int) -> bool:

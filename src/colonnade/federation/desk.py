@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from colonnade.errors import CheckpointError, FolderError, ManifestError, PrivacyError
+from colonnade.federation.audit import lock_file
 from colonnade.federation.terms import first_difference, job_id
 from colonnade.folder import make_folder, write_bytes, write_text
 
@@ -27,7 +30,7 @@ class Desk:
         if known is None:
             write_text(self.folder / "terms.json", json.dumps(terms, indent=2))
             return
-        found = first_difference(known, terms)
+        found = first_difference(known, terms, sides=("then", "now"))
         if found:
             raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
 
@@ -94,6 +97,14 @@ class Desk:
         except (OSError, ValueError):
             raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.") from None
         return dict(found)
+
+
+@contextmanager
+def only_process_in(folder: Path) -> Iterator[None]:
+    """Refuse a second process in a party's folder: it would take the first one's place, and so end the job."""
+    with (make_folder(folder) / ".lock").open("ab") as file:
+        lock_file(file.fileno(), f"another process is at work in {folder}")
+        yield
 
 
 class Runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from colonnade.federation.listen import ACCEPTED, KEEP_ALIVE, LIMIT, SERVICE, ST
 from colonnade.federation.mailbox import Mailbox
 from colonnade.federation.tls import channel_credentials, load_grpc, preflight, split_address
 
+log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ANSWER = 10.0  # seconds that the owner has for each step of taking a call
 _CLOSING = 0.5
@@ -80,15 +82,18 @@ def dial(
     itself, such as a wrong certificate, is raised at once.
     """
     host, port = split_address(address)
-    until, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    until, pause, told = time.monotonic() + seconds, _FIRST_PAUSE, ""
     while True:
         patience = min(max(until - time.monotonic(), 1.0), _ANSWER)
         try:
             owner = preflight(host, port, credentials, crl, patience)
             return _taken(Dialled(address, credentials, owner, limit), address, patience)
-        except UnreachableError:
+        except UnreachableError as error:
             if time.monotonic() + pause >= until:
                 raise
+            if str(error) != told:  # once, and not at every try
+                told = str(error)
+                log.warning("%s It is tried again for up to %.0f s.", told, until - time.monotonic())
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 

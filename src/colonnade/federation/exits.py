@@ -46,7 +46,7 @@ _MEANINGS = {
     Exit.UNEXPECTED: "something that Colonnade did not expect; the log has a traceback, please report it",
     Exit.BAD_INPUT: "a job, an option, a file or a table that makes no sense",
     Exit.AWAY: "a party was away past the deadline, or a port or a name cannot be had",
-    Exit.REFUSED: "a certificate, a clock or a field of the manifest was refused",
+    Exit.REFUSED: "a certificate, an identity, a clock, a version or a field of the manifest was refused",
     Exit.PROTOCOL: "a peer broke the protocol",
     Exit.FOLDER: "the disk is full, or a folder or checkpoint cannot be used",
     Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is spent",

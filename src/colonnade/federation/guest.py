@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +43,7 @@ from colonnade.federation.agreed import (
 from colonnade.federation.allowed import check_allowed, check_plan
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Alignments, Desk, Runs
+from colonnade.federation.hello import hello_of
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
 from colonnade.federation.terms import (
@@ -65,11 +65,10 @@ from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
-from colonnade.seal.keys import pack, verify
+from colonnade.seal.keys import verify
 from colonnade.spent import read_spent, write_spent
 from colonnade.step import steps_of
 from colonnade.table import Table
-from colonnade.version import __version__
 
 log = logging.getLogger(__name__)
 EARLY = 4  # letters that are remembered with their replies before there is a log
@@ -191,13 +190,7 @@ class Guest:
         owner = hex_of(facts, "incarnation", 16)
         if owner != self._owner:
             self._owner, self._visit = owner, 0
-        return {
-            "name": self.name,
-            "colonnade": __version__,
-            "incarnation": self.incarnation.hex(),
-            "time": time.time(),
-            "signature": self.paper.keys.identity.sign(pack("colonnade/hello/1", self._owner, self.incarnation)).hex(),
-        }
+        return hello_of(self.name, self.paper.keys.identity, self.incarnation, self._owner)
 
     def _take_terms(self, facts: Facts) -> Facts:
         terms = facts.get("terms")

@@ -10,7 +10,6 @@ import json
 import logging
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -26,12 +25,13 @@ from colonnade.align.peer import Peer
 from colonnade.align.ring import Progress, Ring
 from colonnade.alignment import Seat
 from colonnade.channel import Channel
-from colonnade.errors import AwayError, ColonnadeError, FolderError, ManifestError, MessageError, RefusedError
+from colonnade.errors import AwayError, ColonnadeError, ConfigError, FolderError, ManifestError, MessageError
 from colonnade.federation.absent import Absent
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
-from colonnade.federation.lines import Links, TlsLines
+from colonnade.federation.hello import check_hello
+from colonnade.federation.lines import REFUSED, Links, TlsLines
 from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
@@ -47,13 +47,12 @@ from colonnade.runtime.far import Far
 from colonnade.runtime.in_process import Named
 from colonnade.runtime.remote import Remote
 from colonnade.runtime.schema import Schema
-from colonnade.seal.keys import pack, verify
 from colonnade.sheets import Sheet
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
-CLOCKS = 3600  # seconds that two clocks may be apart
+LONGEST_REASON = 500  # letters of what a party reads that is hung up on
 MOST = 10**7  # numbers in a row of a party, or categories of all its columns
 
 
@@ -75,16 +74,17 @@ class Host:
         self.terms = terms or terms_of(paper)
         self.keys = keys_in(self.terms)
         self.sheet = sheet or sheet_of(paper.own, paper.beside, paper.align.normalise)
+        self._check_maximum(paper.align.maximum)
         self.desk = Desk(folder)
         self.desk.take_terms(self.terms)
         self.job = job_id(self.terms)
         self.incarnation = os.urandom(16)
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
-        self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
         self.listener: Links = listener or Listener(
             paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
         )
+        self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
         self.lines = TlsLines(
             self.listener,
             paper.federation.deadline,
@@ -102,6 +102,14 @@ class Host:
         self._visits = 0
         self._rows, self._ledger, self._proof = np.empty(0, np.int64), Ledger(), ""
         self._plan: dict[str, Any] = {}
+
+    def _check_maximum(self, most: int | None) -> None:
+        """Say so before anybody signs terms under which we cannot take part."""
+        if most is not None and len(self.sheet.ids) > most:
+            raise ConfigError(
+                f"'{self.name}' brings {len(self.sheet.ids)} ids and maximum = {most} in [align] is for every side; "
+                "bring fewer rows, or raise it."
+            )
 
     # the whole
 
@@ -137,7 +145,8 @@ class Host:
     def _stopping(self) -> Iterator[None]:
         """Tell everybody why, if it ends here."""
         try:
-            yield
+            with self.status.beating():
+                yield
         except ColonnadeError as error:
             self._stop(str(error))
             raise
@@ -147,7 +156,7 @@ class Host:
 
     def _stop(self, why: str) -> None:
         for party in self.paper.others:
-            self.listener.hang_up(party, f"the owner stopped: {why}"[:500])
+            self.listener.hang_up(party, f"the owner stopped: {why}"[:LONGEST_REASON])
         self.listener.close()
         with suppress(FolderError):  # a full disk may be what it ends by
             self.status.state("stopped", why)
@@ -204,19 +213,11 @@ class Host:
         self.audit.event("terms signed by all", digest=digest(self.terms).hex())
 
     def _check_hello(self, party: str, said: Facts) -> None:
-        incarnation = hex_of(said, "incarnation", 16)
-        covered = pack("colonnade/hello/1", self.incarnation, incarnation)
-        verify(self.keys[party], covered, hex_of(said, "signature", 64), f"the hello of '{party}'")
-        if said.get("colonnade") != self.terms["colonnade"]:
-            raise ManifestError(
-                f"'{party}' runs colonnade {said.get('colonnade')!s:.20} and the owner {self.terms['colonnade']}; "
-                "install the same version at all sides."
-            )
-        told = said.get("time")
-        apart = abs(time.time() - told) if isinstance(told, int | float) else float("inf")
-        if not apart <= CLOCKS:
-            raise RefusedError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
-        self._incarnations[party] = incarnation
+        try:
+            self._incarnations[party] = check_hello(party, said, self.keys[party], self.incarnation)
+        except ColonnadeError as error:
+            self.listener.hang_up(party, f"{REFUSED}: {error}"[:LONGEST_REASON])
+            raise
 
     def _sign_terms(self, party: str) -> None:
         own = self._signed["terms"][self.name].hex()

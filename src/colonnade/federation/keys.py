@@ -102,6 +102,18 @@ def first_certificate(pem: bytes) -> x509.Certificate:
     return _certificates(pem, "that came")[0]
 
 
+def check_serves(pem: bytes) -> None:
+    """Refuse a certificate that says it is for something else than a server; every party would, one by one."""
+    try:
+        uses = first_certificate(pem).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:  # good for all
+        return
+    if not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(uses):
+        raise RefusedError(
+            f"the certificate is of '{common_name(pem)}' and not one for a server; bring the owner's and not a party's."
+        )
+
+
 def check_dates(certificate: x509.Certificate, what: str) -> None:
     """Refuse a certificate out of its time."""
     now = datetime.now(UTC)

@@ -17,6 +17,7 @@ from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the owner says so
+REFUSED = "the owner refused this side"  # what it reads if the cause is its own, and coming again does not help
 
 
 class Links(Protocol):
@@ -87,6 +88,7 @@ class TlsLines:
             except Broken as error:
                 log.warning("%s", error)
                 self.metrics.fault("link")
+                self.status.failed(str(error))
                 self._ask_again(party, until)
             else:
                 del self._asked[party]
@@ -151,6 +153,8 @@ class TlsLines:
         """Wait for another link of a party, and hear which of its processes it is."""
         began, known = time.monotonic(), None
         log.info("waiting for '%s'", party)
+        self.metrics.away(party)
+        self.status.away(party)
         while known is None:
             try:
                 self._at[party] = self.listener.wait(party, until - time.monotonic(), after=self._at.get(party, 0))
@@ -198,8 +202,9 @@ class TlsLines:
             self._at[party] -= 1
         else:
             self.listener.hang_up(party, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
-        self.metrics.away(party)
-        self.status.away(party)
+            self.metrics.away(party)
+            self.status.away(party)
+        self.status.failed(why)
         return error
 
     def _send(self, party: str, data: bytes) -> None:

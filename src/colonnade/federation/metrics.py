@@ -78,6 +78,18 @@ class Metrics:
         """A peer is not connected."""
         self._set(UP, 0, peer)
 
+    def ails(self) -> str | None:
+        """Who is away, in a sentence; None if nobody is.
+
+        >>> metrics = Metrics()
+        >>> metrics.away("shop")
+        >>> metrics.ails()
+        "'shop' is away."
+        """
+        with self._lock:
+            away = [f"'{peer}'" for (peer,), up in self._values[UP].items() if not up]
+        return f"{', '.join(away)} {'is' if len(away) == 1 else 'are'} away." if away else None
+
     def text(self) -> str:
         """All of it in the text format of Prometheus."""
         with self._lock:

@@ -21,15 +21,24 @@ PARTY.toml::
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from colonnade.align.peer import MODES
 from colonnade.config import DataSection, Job, check_is_section, job_from, parse_toml, section
-from colonnade.errors import ConfigError, RefusedError, unknown
-from colonnade.federation.keys import Credentials, common_name, read_credentials, read_identity, read_public
-from colonnade.files import AlignSection, PartySection, PrepareSection
+from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
+from colonnade.federation.keys import (
+    Credentials,
+    check_serves,
+    common_name,
+    read_credentials,
+    read_identity,
+    read_public,
+)
+from colonnade.federation.tls import split_address
+from colonnade.files import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.method import methods
 from colonnade.seal import SEALS
 from colonnade.seal.keys import Identity
@@ -153,15 +162,23 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerPaper:
     how = section(FederationSection, "federation", sections["federation"])
     if how.labels not in ("protected", "shown"):
         raise unknown("choice of labels in [federation]", how.labels, ("protected", "shown"))
+    if tls:
+        _check_address("listen", how.listen, "federation")
     own, others = _parties(sections.get("party", []), beside)
+    align = section(AlignSection, "align", sections["align"])
+    prepare = section(PrepareSection, "prepare", sections["prepare"])
+    check_choices(align, prepare)
+    keys = _keys(how, beside, tls=tls)
+    if tls:
+        check_serves(keys.credentials.cert)
     return OwnerPaper(
         job=job_from(sections, DataSection(load=own.name), Path(path).stem),
         own=own,
         others=others,
-        align=section(AlignSection, "align", sections["align"]),
-        prepare=section(PrepareSection, "prepare", sections["prepare"]),
+        align=align,
+        prepare=prepare,
         federation=how,
-        keys=_keys(how, beside, tls=tls),
+        keys=keys,
         beside=beside,
     )
 
@@ -176,7 +193,12 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
         raise ConfigError("[party] has a label, and only the owner of a federation brings one; remove it.")
     nowhere = {} if tls else {"address": ""}  # whoever is reached by others needs no address
     owner = section(OwnerSection, "owner", nowhere | sections["owner"])
+    if tls:
+        _check_address("address", owner.address, "owner")
     allow = section(AllowSection, "allow", sections["allow"])
+    for name, value, most in (("epsilon", allow.epsilon, math.inf), ("delta", allow.delta, 1.0)):
+        if value is not None and not 0 < value < most:
+            raise ConfigError(f"{name} = {value} in [allow] is out of range; give a number above 0 and below {most:g}.")
     for what, came, known in (
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
@@ -202,7 +224,7 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
         address=owner.address,
         owner=read_public(_path(owner.key, beside)),
         allow=allow,
-        peers={name: read_public(_path(key, beside)) for name, key in sections["peers"].items()},
+        peers=_peers(sections["peers"], beside),
         terms=None if allow.terms is None else _read_terms(beside / allow.terms),
         predict=[new] if isinstance(new, str) else list(new),
         keys=keys,
@@ -254,6 +276,23 @@ def _parties(came: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
     if "owner" in others:
         raise ConfigError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
     return own, others
+
+
+def _peers(came: dict[str, Any], beside: Path) -> dict[str, bytes]:
+    for name, key in came.items():
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"{name} = {key!r:.40} in [peers] is no key; write the path of its identity.pub as a text."
+            )
+    return {name: read_public(_path(key, beside)) for name, key in came.items()}
+
+
+def _check_address(key: str, came: str, name: str) -> None:
+    """An address that is none is the paper's mistake, and no network mends it."""
+    try:
+        split_address(came)
+    except LinkError as error:
+        raise ConfigError(f"{key} in [{name}]: {error}") from None
 
 
 def _path(came: str, beside: Path) -> str | Path:

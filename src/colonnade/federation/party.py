@@ -7,10 +7,19 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from colonnade.errors import Broken, ColonnadeError, FolderError, LinkError, UnreachableError, again, name_of
+from colonnade.errors import (
+    Broken,
+    ColonnadeError,
+    FolderError,
+    LinkError,
+    RefusedError,
+    UnreachableError,
+    again,
+    name_of,
+)
 from colonnade.federation.dial import Dialled, dial
 from colonnade.federation.guest import Guest
-from colonnade.federation.lines import CONNECT_AGAIN
+from colonnade.federation.lines import CONNECT_AGAIN, REFUSED
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import PartyPaper
 from colonnade.federation.status import StatusFile
@@ -36,12 +45,13 @@ class Attendance:
         self._round = 0  # the newest that was begun
         self._doubts = DOUBTS  # how many refusals in a row may be the network's fault
         self._last = b""  # the newest reply
+        self._came_once = False
         self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
 
     def attend(self) -> None:
         """Serve until the owner says that the job is at its end, or the operator's patience is."""
         try:
-            with threads(1):
+            with threads(1), self.status.beating():
                 while not self.guest.ended:
                     self._one_line()
         except ColonnadeError as error:
@@ -94,9 +104,11 @@ class Attendance:
     def _one_line(self) -> None:
         patience = self.paper.allow.patience
         self.status.state("waiting")
+        self.metrics.away(OWNER)
         line = self._dialled(patience)
         self._doubts = DOUBTS
-        self.metrics.up(OWNER)
+        (self.metrics.reconnected if self._came_once else self.metrics.up)(OWNER)
+        self._came_once = True
         self.status.connected(OWNER)
         log.info("connected to the owner at %s", self.paper.address)
         try:
@@ -106,14 +118,16 @@ class Attendance:
             if error.said and CONNECT_AGAIN not in error.said:
                 raise self._hung_up(error.said) from None
             log.warning("%s", error)
-            self.metrics.away(OWNER)
-            self.metrics.reconnected(OWNER)
+            self.status.away(OWNER)
+            self.status.failed(str(error))
             time.sleep(PAUSE)
         finally:
             line.close()
 
     def _hung_up(self, said: str) -> ColonnadeError:
-        """Why it ends; if the owner stopped at our own refusal, it is of that kind and has that exit code."""
+        """Why it ends; if that is this side's own affair, by its refusal or the owner's, the exit code says so."""
+        if said.startswith(REFUSED):
+            return RefusedError(f"the owner hung up: {said}")
         letter = open_letter(self._last) if self._last else None
         if letter is None or letter.kind != "refusal":
             return LinkError(f"the owner hung up: {said}")
@@ -126,6 +140,8 @@ class Attendance:
             self.status.state({"terms": "waiting", "align": "aligning", "begin": "training"}[letter.step])
         elif letter.purpose == "train" and letter.kind in ("step", "sum") and letter.round + 1 != self._round:
             self._round = letter.round + 1
+            if self.status.status.state != "training":  # the same process, over another line
+                self.status.state("training")
             self.status.round(self._round)
             self.metrics.round_done(self._round)
 

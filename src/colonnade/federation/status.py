@@ -9,10 +9,11 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any
 
 from colonnade.errors import FolderError, unknown
@@ -22,7 +23,8 @@ NAME = "status.json"
 STATES = ("waiting", "aligning", "training", "finished", "stopped")
 ENDED = ("finished", "stopped")
 EVERY = 1.0  # seconds between two writings that only say how far it is
-STALE = 60.0  # seconds without a sign of life
+BEAT = 10.0  # seconds between signs of life
+STALE = 60.0  # seconds without one
 _KINDS = (
     *((name, str) for name in ("side", "job", "state", "host")),
     *((name, str | None) for name in ("error", "began")),
@@ -109,9 +111,23 @@ class StatusFile:
         """The present round; also a sign of life."""
         self._change(round=round, at_once=False)
 
-    def beat(self) -> None:
-        """A sign of life, for who waits."""
-        self._change(at_once=False)
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Give signs of life meanwhile: whoever waits for a peer may do so for longer than a minute."""
+        over = Event()
+
+        def beat() -> None:
+            while not over.wait(BEAT):
+                with suppress(FolderError):  # no room for it is found by what matters more
+                    self._change(at_once=False)
+
+        thread = Thread(target=beat, name="signs of life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def connected(self, name: str) -> None:
         """A peer is there."""

@@ -150,7 +150,9 @@ def keys_in(terms: Mapping[str, Any]) -> dict[str, bytes]:
     return {one["name"]: base64.b64decode(one["key"]) for one in terms["parties"]}
 
 
-def first_difference(known: Any, came: Any, where: str = "") -> str | None:
+def first_difference(
+    known: Any, came: Any, where: str = "", sides: tuple[str, str] = ("here", "at the owner")
+) -> str | None:
     """The first field in which two papers differ, with both values.
 
     >>> first_difference({"train": {"rounds": 5}}, {"train": {"rounds": 6}})
@@ -158,12 +160,12 @@ def first_difference(known: Any, came: Any, where: str = "") -> str | None:
     """
     if isinstance(known, dict) and isinstance(came, dict):
         for key in sorted(known.keys() | came.keys()):
-            found = first_difference(known.get(key), came.get(key), f"{where}.{key}" if where else key)
+            found = first_difference(known.get(key), came.get(key), f"{where}.{key}" if where else key, sides)
             if found:
                 return found
         return None
     if known != came:
-        return f"{where} ({json.dumps(known)[:80]} here, {json.dumps(came)[:80]} at the owner)"
+        return f"{where} ({json.dumps(known)[:80]} {sides[0]}, {json.dumps(came)[:80]} {sides[1]})"
     return None
 
 

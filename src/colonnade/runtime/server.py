@@ -138,4 +138,4 @@ def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
     if about != Envelope("refusal", who, 0):
         raise MessageError(f"a refusal of '{about.sender}' in step '{about.step}' came from '{who}'.")
     sentence = "".join(one if one.isprintable() else "?" for one in text)
-    return again(kind, sentence if who in sentence else f"'{who}' refused: {sentence}")
+    return again(kind, sentence if f"'{who}'" in sentence else f"'{who}' refused: {sentence}")

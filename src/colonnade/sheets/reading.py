@@ -147,8 +147,8 @@ def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[st
     for column, what in ((id, "id"), *((label, "label") for label in labels), *((one, "listed") for one in listed)):
         if column not in first.names:
             near = difflib.get_close_matches(str(column), first.names, n=1, cutoff=0.5)
-            hint = f"did you mean '{near[0]}'? " if near else ""
-            raise TableError(f"'{name}' has no {what} column '{column}'; {hint}Its columns: {', '.join(first.names)}.")
+            hint = f"did you mean '{near[0]}'? Its" if near else "its"
+            raise TableError(f"'{name}' has no {what} column '{column}'; {hint} columns: {', '.join(first.names)}.")
     uses = [id, *labels, *listed]
     clash = next((column for column in uses if uses.count(column) > 1), None)
     if clash is not None:

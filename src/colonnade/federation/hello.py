@@ -1,0 +1,49 @@
+"""The first word between two processes: who each one is, with which version, and what time it has."""
+
+from __future__ import annotations
+
+import time
+
+from colonnade.errors import ManifestError, RefusedError, SealError
+from colonnade.federation.talk import Facts, hex_of
+from colonnade.seal.keys import Identity, pack, verify
+from colonnade.version import __version__
+
+CLOCKS = 3600  # seconds that two clocks may be apart
+
+
+def hello_of(name: str, identity: Identity, incarnation: bytes, owner: bytes) -> Facts:
+    """What a party's process answers to the owner's, both known by the random numbers that are their incarnations."""
+    return {
+        "name": name,
+        "colonnade": __version__,
+        "incarnation": incarnation.hex(),
+        "time": time.time(),
+        "signature": identity.sign(_covered(owner, incarnation)).hex(),
+    }
+
+
+def check_hello(party: str, said: Facts, key: bytes, owner: bytes) -> bytes:
+    """A party's incarnation, if it is that very party, just now, with our version and about our time."""
+    incarnation, signature = hex_of(said, "incarnation", 16), hex_of(said, "signature", 64)
+    try:
+        verify(key, _covered(owner, incarnation), signature)
+    except SealError:
+        raise RefusedError(
+            f"the hello of '{party}' is signed by another identity than the key of [[party]] '{party}' in the job is "
+            "of; bring its identity.pub, or let it bring its own identity.key."
+        ) from None
+    if said.get("colonnade") != __version__:
+        raise ManifestError(
+            f"'{party}' runs colonnade {said.get('colonnade')!s:.20} and the owner {__version__}; install the same "
+            "version at all sides."
+        )
+    told = said.get("time")
+    apart = abs(time.time() - told) if isinstance(told, int | float) else float("inf")
+    if not apart <= CLOCKS:
+        raise RefusedError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
+    return incarnation
+
+
+def _covered(owner: bytes, party: bytes) -> bytes:
+    return pack("colonnade/hello/1", owner, party)
