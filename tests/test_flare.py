@@ -376,6 +376,19 @@ def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
 
 
 @needs_flare
+@pytest.mark.slow
+def test_two_trials_at_a_time_keep_their_jobs_apart(tmp_path: Path) -> None:
+    """By default all servers of a machine have one store, and each would take up the jobs of the others."""
+    from benchmarks.poc import SERVER, Poc
+
+    poc = Poc(tmp_path, ["shop"])
+    poc.prepare()
+    poc.allow(SERVER)
+    found = (poc.kit(SERVER) / "local" / "resources.json").read_text()
+    assert f'"{tmp_path}/jobs-storage"' in found and '"/tmp/nvflare' not in found
+
+
+@needs_flare
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_on_flare_as_in_one_process_even_if_a_site_dies(tmp_path: Path) -> None:
