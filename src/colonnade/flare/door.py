@@ -14,13 +14,12 @@ owner knows whether a letter was lost on its way, and does not wait for it in va
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable
 from threading import Lock
 
 from colonnade.errors import ColonnadeError, LinkError
-from colonnade.runtime.letter import open_letter, write_letter
-from colonnade.runtime.server import refusal
 
 KNOCK, HERE, ASK, ANSWER = (f"colonnade.{name}" for name in ("knock", "here", "ask", "answer"))
 TO_SITE, TO_OWNER = (KNOCK, ASK), (HERE, ANSWER)
@@ -40,7 +39,7 @@ class Door:
 
     def asked(self, fields: Fields) -> Fields | None:
         """The answer to a letter, after all before it; none to somebody who does not know the key."""
-        if fields.get("key") != self._key:
+        if not hmac.compare_digest(fields.get("key", b""), self._key):
             return None
         self._last = nonce = fields["nonce"]
         with self._busy:
@@ -49,8 +48,11 @@ class Door:
         return answer
 
 
-def refuse(request: bytes, name: str, error: Exception) -> bytes:
-    """A letter that tells the owner why another was not answered."""
-    if not isinstance(error, ColonnadeError):
-        error = LinkError(f"'{name}' failed: {type(error).__name__}: {error}; see the log of its site.")
-    return write_letter(open_letter(request).reply("refusal", name, refusal(error, name)))
+def told_of(error: Exception, name: str) -> ColonnadeError:
+    """What the owner is told of an error: a sentence of ours, of any other no more than its kind.
+
+    The words of an error that nobody expected may hold a value of a row.
+    """
+    if isinstance(error, ColonnadeError):
+        return error
+    return LinkError(f"'{name}' failed with {type(error).__name__}; the log of its site says more.")
