@@ -172,6 +172,16 @@ def test_a_site_answers_only_who_knows_its_key() -> None:
     assert door.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
 
 
+def test_a_site_that_is_stopped_is_away_and_refuses_nothing() -> None:
+    """FLARE ends a job's process in peace when its service is stopped; the job must go on when it is back."""
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.doors["shop"].close()
+    post.listener.send("shop", number, b"?")
+    with pytest.raises(AwayError, match="'shop' has not answered FLARE"):
+        post.listener.receive("shop", number, 60.0)
+
+
 def test_a_job_that_flare_ends_is_left_at_once() -> None:
     post = Post(shop=Door(bytes))
     number = post.listener.wait("shop", 5.0)
@@ -240,6 +250,9 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
     reply = site._serve(request)
     assert noted == [(request, reply)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server
+    site.handle_event("_end_run", None)
+    key = site._door._key
+    assert site._door.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
 
 
 # Papers without certificates

@@ -32,9 +32,17 @@ class Door:
     def __init__(self, serve: Callable[[bytes], bytes]) -> None:
         self._serve, self._key, self._busy = serve, os.urandom(16), Lock()
         self._last = self._done = b""
+        self._closed = False
 
-    def knocked(self, fields: Fields) -> Fields:
+    def close(self) -> None:
+        """Say nothing more, when the letter at hand is answered: to the owner this site is away from then on."""
+        with self._busy:
+            self._closed = True
+
+    def knocked(self, fields: Fields) -> Fields | None:
         """What to say to a knock; at once, whatever else is being done."""
+        if self._closed:
+            return None
         return {"nonce": fields.get("nonce", b""), "key": self._key, "last": self._last, "done": self._done}
 
     def asked(self, fields: Fields) -> Fields | None:
@@ -43,6 +51,8 @@ class Door:
             return None
         self._last = nonce = fields["nonce"]
         with self._busy:
+            if self._closed:
+                return None
             answer = {"nonce": nonce, "letter": self._serve(fields["letter"])}
         self._done = nonce
         return answer

@@ -41,16 +41,19 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             self._folder = root / "colonnade"
             engine.register_aux_message_handler(KNOCK, self._knocked)
             engine.register_aux_message_handler(ASK, self._asked)
-        elif event_type == EventType.END_RUN and self._attendance is not None and not self._attendance.guest.ended:
-            self._attendance.stop("FLARE ended the job.")
+        elif event_type == EventType.END_RUN:
+            self._door.close()
+            if self._attendance is not None and not self._attendance.guest.ended:
+                self._attendance.stop("FLARE ended the job.")
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
         """No task is ever given; FLARE wants an executor that could take one."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        here = shareable_of(self._door.knocked(fields_in(request)))
-        fl_ctx.get_engine().fire_and_forget_aux_request(HERE, here, fl_ctx, optional=True)
+        here = self._door.knocked(fields_in(request))
+        if here is not None:
+            fl_ctx.get_engine().fire_and_forget_aux_request(HERE, shareable_of(here), fl_ctx, optional=True)
         return make_reply(OK)
 
     def _asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:

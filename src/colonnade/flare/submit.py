@@ -63,7 +63,9 @@ def _new_session(kit: Path) -> Any:
         user = common_name((kit / _KIT[0]).read_bytes())
         return new_secure_session(username=user, startup_kit_location=str(kit))
     except Exception as error:
-        raise LinkError(f"the FLARE server does not let us in: {_words(error)}; is it running?") from None
+        raise LinkError(
+            f"the FLARE server does not let us in: {_words(error)}; is it running, and is {kit} a kit of its own?"
+        ) from None
 
 
 @contextmanager
