@@ -96,6 +96,16 @@ def test_every_party_has_a_process_and_closed_ones_are_used_again() -> None:
     second.parties.close()
 
 
+def test_a_spare_process_that_died_is_not_used(ray: Any) -> None:
+    first = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
+    lost = first.parties.lines.hosts[0]
+    first.parties.close()
+    ray.kill(lost)
+    second = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
+    assert without_time(second.history) == without_time(first.history)
+    second.parties.close()
+
+
 def test_a_process_gets_no_other_partys_columns(ray: Any) -> None:
     """Tables of one matrix are views, and a view pickles with everything that it is a part of."""
     run = train(Case(METHOD), cn.Cluster(group=4), rounds=1)
@@ -243,6 +253,8 @@ def test_a_sweep_over_a_cluster_finds_the_same(tmp_path: Path) -> None:
     assert names[0] == names[1], "results are files, as ever"
     with pytest.raises(ConfigError, match="whole runs in its processes"):
         cn.sweep(over=over, folder=tmp_path / "no", cluster=cn.Cluster(), runtime="ray", **how)
+    with pytest.raises(ConfigError, match="asks for 999 of CPU each, and the cluster has"):
+        cn.sweep(over=over, folder=tmp_path / "large", cluster=cn.Cluster(cpus=999), **how)
 
 
 # what is refused

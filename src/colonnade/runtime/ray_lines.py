@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -45,11 +46,15 @@ class Host:
 
     def seat(self, seats: Sequence[tuple[Seat, bytes]], make: Make) -> dict[str, str]:
         """Have the parties of these seats instead of those before; what computes here."""
-        self.parties.clear()
+        self.empty()
         for seat, private in seats:
             torch.set_num_threads(seat.settings.threads)
             self.parties[seat.name] = make(replace(seat, identity=Identity(private)))
         return versions()
+
+    def empty(self) -> None:
+        """Have no parties."""
+        self.parties.clear()
 
     def serve(self, party: str, request: bytes) -> bytes:
         """A party's reply."""
@@ -82,10 +87,13 @@ class RayLines:
             self._check_start(k, started, until)
 
     def _host(self, k: int) -> Any:
-        """A process for a group: a spare one of its kind, or a new one."""
-        spare = _spare.get(self._kind(k))
-        if spare:
-            return spare.pop()
+        """A process for a group: a spare one of its kind that still lives, or a new one."""
+        spare = _spare.get(self._kind(k), [])
+        while spare:
+            host = spare.pop()
+            with suppress(self.ray.exceptions.RayError):  # a timeout is one, too
+                self.ray.get(host.empty.remote(), timeout=self.cluster.deadline)
+                return host
         return self.ray.remote(Host).options(max_restarts=0, **self.cluster.options(self.ray, k)).remote()
 
     def _kind(self, k: int) -> str:
@@ -167,7 +175,7 @@ class RayLines:
         """Empty the processes and let other runs have them; Ray itself stays until this process ends."""
         for k, host in enumerate(self.hosts):
             if k not in self._lost:
-                host.seat.remote([], self.make)
+                host.empty.remote()
                 _spare.setdefault(self._kind(k), []).append(host)
         self.hosts.clear()
 
