@@ -15,6 +15,8 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.errors import AwayError, ConfigError
 from colonnade.kept import KeptInFolder
+from colonnade.runtime import ray_lines
+from colonnade.runtime.ray_lines import RayLines
 from test_contract import CASES, Case, everything, federation, train, without_time
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
@@ -193,6 +195,26 @@ def test_a_process_that_hangs_is_started_again(tmp_path: Path) -> None:
     cluster = cn.Cluster(group=2, deadline=8)
     run = train(Case(METHOD), cluster, folder=tmp_path / "run", on_round=killing(6, hang), evaluate_every=4)
     assert run.parties.lines._starts[1] >= 1, "nothing hung: the test tests nothing"
+    check_same(run, train(Case(METHOD), "loop", evaluate_every=4))
+    run.parties.close()
+
+
+def test_a_process_that_dies_while_it_starts_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster knows only after a while that a node is gone, and till then puts processes there."""
+    new = RayLines._host
+
+    def doomed(lines: RayLines, k: int) -> Any:
+        host = new(lines, k)
+        if lines._starts[k] == 1:
+            lines.ray.kill(host)
+        return host
+
+    monkeypatch.setattr(RayLines, "_host", doomed)
+    monkeypatch.setattr(ray_lines, "NOTICED", 0.1)
+    run = train(
+        Case(METHOD), cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), evaluate_every=4
+    )
+    assert run.parties.lines._starts == [0, 2]
     check_same(run, train(Case(METHOD), "loop", evaluate_every=4))
     run.parties.close()
 

@@ -35,6 +35,7 @@ class Server(Protocol):
 
 
 Make = Callable[[Seat], Server]
+NOTICED = 2.0  # seconds after which a cluster is asked again for a process that it put on a node that died
 _spare: dict[str, list[Any]] = {}  # by what was asked for them: processes that no run uses
 
 
@@ -105,8 +106,8 @@ class RayLines:
         seats = [(self.seats[name], self._private[name]) for name in self.groups[k]]
         return self.hosts[k].seat.remote(seats, self.make)
 
-    def _check_start(self, k: int, started: Any, until: float) -> None:
-        """Wait for a process to be there, and refuse one that would not compute the same."""
+    def _check_start(self, k: int, started: Any, until: float) -> bool:
+        """Wait for a process to be there, and refuse one that would not compute the same; False if its node is gone."""
         who, errors = ", ".join(self.groups[k]), self.ray.exceptions
         try:
             there = self.ray.get(started, timeout=max(until - time.monotonic(), 1.0))
@@ -117,12 +118,15 @@ class RayLines:
                 self.groups[k][0],
             ) from None
         except errors.RayError as error:
+            if self._starts[k] and isinstance(error, errors.ActorDiedError):
+                return False  # it could start before, so nothing is amiss but the node that was to have it
             raise ConfigError(
                 f"the process of {who} cannot start on the cluster: {brief(error)}; every node needs this package and "
                 "the modules of your own models."
             ) from None
         if there != versions():
             raise ConfigError(f"the process of {who} has {there}, and this one {versions()}; install the same on all.")
+        return True
 
     # lines
 
@@ -158,18 +162,21 @@ class RayLines:
     def wait_for(self, party: str) -> None:
         """Start the party's process again if it is gone; all parties in it have a new session."""
         k = self._group_of[party]
-        if k not in self._lost:
-            return
-        self._starts[k] += 1
-        if self._starts[k] > self.cluster.restarts:
-            raise AwayError(f"the process of '{party}' was lost {self._starts[k]} times; look at Ray's logs.", party)
-        self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
-        session = os.urandom(16)
-        for name in self.groups[k]:
-            self.seats[name] = replace(self.seats[name], session=session)
-        self.hosts[k] = self._host(k)
-        self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline)
-        self._lost.discard(k)
+        while k in self._lost:
+            self._starts[k] += 1
+            if self._starts[k] > self.cluster.restarts:
+                raise AwayError(
+                    f"the process of '{party}' was lost {self._starts[k]} times; look at Ray's logs.", party
+                )
+            self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
+            session = os.urandom(16)
+            for name in self.groups[k]:
+                self.seats[name] = replace(self.seats[name], session=session)
+            self.hosts[k] = self._host(k)
+            if self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline):
+                self._lost.discard(k)
+            else:
+                time.sleep(NOTICED)
 
     def close(self) -> None:
         """Empty the processes and let other runs have them; Ray itself stays until this process ends."""
