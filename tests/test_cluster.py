@@ -2,8 +2,12 @@
 
 import json
 import socket
+import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,6 +17,7 @@ import colonnade as cn
 from colonnade.cli import app
 from colonnade.config import read_job
 from colonnade.errors import AwayError, ConfigError, LinkError
+from colonnade.federation.keys import make_keys
 from colonnade.jobs import train_job
 from colonnade.runtime import plain_runtime
 from colonnade.runtime.cluster import check_reachable
@@ -136,6 +141,38 @@ def test_nobody_at_the_address() -> None:
         check_reachable(f"127.0.0.1:{port}")
     with pytest.raises(ConfigError, match="Ray Client"):
         check_reachable("ray://head:10001")
+
+
+@contextmanager
+def listening(tls: ssl.SSLContext | None) -> Iterator[str]:
+    """Somebody at an address, who hangs up on everybody; after the handshake, if there is one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    line, _ = server.accept()
+                    with line, suppress(OSError):
+                        tls.wrap_socket(line, server_side=True).close() if tls else line.recv(1)
+
+        Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("has", [True, False], ids=["with TLS", "without"])
+def test_a_cluster_and_we_must_both_have_tls_or_neither(
+    has: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_keys(tmp_path / "keys", ["localhost"], ["shop"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "keys" / "owner" / "cert.pem", tmp_path / "keys" / "owner" / "key.pem")
+    with listening(context if has else None) as address:
+        monkeypatch.setenv("RAY_USE_TLS", "1" if has else "0")
+        check_reachable(address)
+        monkeypatch.setenv("RAY_USE_TLS", "0" if has else "1")
+        with pytest.raises(ConfigError, match="wants TLS; give its files as tls=" if has else "has no TLS; leave out"):
+            check_reachable(address)
 
 
 def test_settings_keep_the_cluster_as_plain_data() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+import ssl
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -155,7 +156,7 @@ def load_ray() -> Any:
 
 
 def check_reachable(address: str | None) -> None:
-    """Refuse an address at which nobody listens; Ray would try for minutes."""
+    """Refuse an address at which nobody listens, or not in the way that we speak; Ray would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if address is not None and "://" in address:
         raise ConfigError(
@@ -170,6 +171,21 @@ def check_reachable(address: str | None) -> None:
         raise LinkError(
             f"no Ray cluster answers at {address}: {error}; is it up, and is the address its own?"
         ) from None
+    wanted = os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
+    if speaks_tls(host, int(port)) != wanted:
+        said = "has no TLS; leave out tls=" if wanted else "wants TLS; give its files as tls="
+        raise ConfigError(f"the Ray cluster at {address} {said}, or start it otherwise.")
+
+
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether a server shakes hands for TLS; whose it is does not matter yet, and it is sent nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=10) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
 
 
 def living(ray: Any) -> list[dict[str, Any]]:
