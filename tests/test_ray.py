@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,17 @@ def test_a_spare_process_that_died_is_not_used(ray: Any) -> None:
     second = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
     assert without_time(second.history) == without_time(first.history)
     second.parties.close()
+
+
+def test_closed_processes_hold_nothing_of_a_cluster(ray: Any) -> None:
+    """A sweep in the same program would wait for their cores for ever."""
+    before = ray.available_resources()["CPU"]
+    run = train(Case(METHOD), cn.Cluster(address="auto", group=4), rounds=1)  # of the Ray that is there
+    run.parties.close()
+    until = time.monotonic() + 30
+    while ray.available_resources().get("CPU", 0) < before:
+        assert time.monotonic() < until, "they are held"
+        time.sleep(0.2)
 
 
 def test_a_process_gets_no_other_partys_columns(ray: Any) -> None:

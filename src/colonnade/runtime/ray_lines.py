@@ -179,9 +179,15 @@ class RayLines:
                 time.sleep(NOTICED)
 
     def close(self) -> None:
-        """Empty the processes and let other runs have them; Ray itself stays until this process ends."""
+        """Empty the processes and let other runs have them; Ray itself stays until this process ends.
+
+        Those that hold something of a cluster are ended: whoever waits for it would wait for ever.
+        """
         for k, host in enumerate(self.hosts):
-            if k not in self._lost:
+            told = self.cluster.options(self.ray, k)
+            if k in self._lost or told["num_cpus"] or told["resources"]:
+                self.ray.kill(host)
+            else:
                 host.empty.remote()
                 _spare.setdefault(self._kind(k), []).append(host)
         self.hosts.clear()
