@@ -46,7 +46,7 @@ class Echo(Executor):  # type: ignore[misc]  # nvflare has no types
         return write_letter(open_letter(request).reply("answer", "site", UP))
 
     def knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        return self.back(HERE, shareable_of(self.door.knocked(fields_in(request))), fl_ctx)
+        return self.back(HERE, shareable_of(self.door.knocked(fields_in(request)) or {}), fl_ctx)
 
     def asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
         return self.back(ANSWER, shareable_of(self.door.asked(fields_in(request)) or {}), fl_ctx)

@@ -54,7 +54,9 @@ class Poc:
     def allow(self, name: str, *classes: str) -> None:
         """What an operator does once: name our class in ``local/resources.json``."""
         local = self.kit(name) / "local"
-        found = json.loads((local / "resources.json.default").read_text())
+        # every server of a machine would keep its jobs in one folder, and take up what another one was asked for
+        default = (local / "resources.json.default").read_text()
+        found = json.loads(default.replace('"/tmp/nvflare/', f'"{self.folder}/'))
         found["class_allow_list"] += [*ALLOWED.get(name, ALLOWED["site"]), *classes]
         (local / "resources.json").write_text(json.dumps(found, indent=2))
 

@@ -6,6 +6,7 @@ The first part needs no nvflare. The second provisions a server and four sites (
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -17,17 +18,22 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app
 from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, LinkError
+from colonnade.federation.audit import AuditLog
 from colonnade.federation.keys import make_keys
+from colonnade.federation.lines import TlsLines
+from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import read_owner_paper, read_party_paper
+from colonnade.federation.party import Attendance
+from colonnade.federation.status import StatusFile
 from colonnade.federation.talk import say
 from colonnade.flare import listen as listening
 from colonnade.flare import submit as submitting
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, refuse
+from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
 from colonnade.flare.listen import FlareListener
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
 from colonnade.flare.submit import Submission
 from colonnade.runtime.letter import open_letter
-from colonnade.runtime.server import refused
+from colonnade.runtime.server import refused, refused_letter
 
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
 
@@ -166,6 +172,16 @@ def test_a_site_answers_only_who_knows_its_key() -> None:
     assert door.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
 
 
+def test_a_site_that_is_stopped_is_away_and_refuses_nothing() -> None:
+    """FLARE ends a job's process in peace when its service is stopped; the job must go on when it is back."""
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.doors["shop"].close()
+    post.listener.send("shop", number, b"?")
+    with pytest.raises(AwayError, match="'shop' has not answered FLARE"):
+        post.listener.receive("shop", number, 60.0)
+
+
 def test_a_job_that_flare_ends_is_left_at_once() -> None:
     post = Post(shop=Door(bytes))
     number = post.listener.wait("shop", 5.0)
@@ -182,15 +198,61 @@ def test_there_is_no_link_to_strangers() -> None:
         post.listener.connection("mill")
 
 
-@pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), KeyError("rows")])
+@pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = open_letter(refuse(say("hello", {}), "shop", error))
+    letter = open_letter(refused_letter(say("hello", {}), "shop", told_of(error, "shop")))
     told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
         assert (type(told), str(told)) == (type(error), str(error))
-    else:
-        assert isinstance(told, LinkError) and "'shop' failed: KeyError: 'rows'" in str(told)
+    else:  # its words may hold a value of a row
+        assert isinstance(told, LinkError) and str(told).startswith("'shop' failed with ValueError; ")
+        assert "Smith" not in str(told)
+
+
+def test_an_answer_without_a_letter_is_no_letter() -> None:
+    post = Post(shop=Door(bytes))
+    number = post.listener.wait("shop", 5.0)
+    post.loses = lambda site, topic: topic == ASK
+    post.listener.send("shop", number, b"?")
+    post.listener.heard(ANSWER, {"nonce": post.seen[-1][2]["nonce"]})
+    assert post.listener.receive("shop", number, 5.0) == b""  # at once, and whoever reads it names the site
+
+
+def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadline(tmp_path: Path) -> None:
+    post = Post(shop=Door(bytes))
+    post.listener.wait("shop", 5.0)
+    post.loses = lambda site, topic: True
+    audit, status = (
+        AuditLog(tmp_path / "audit.jsonl", "owner", "job"),
+        StatusFile(tmp_path, "owner", "job", 0, ["shop"]),
+    )
+    lines = TlsLines(post.listener, 300.0, audit, Metrics(), status, print, print, b"")
+    with pytest.raises(AwayError, match=r"'shop' has not answered FLARE for 0 s; start its site again"):
+        lines.meet("shop")
+    audit.close()
+
+
+@needs_flare
+def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from colonnade.flare.site import Site
+
+    def fail(request: bytes) -> bytes:
+        raise ValueError("no number: 'Ms Smith'")
+
+    job(tmp_path)
+    paper = read_party_paper(tmp_path / "shop" / "party.toml", tls=False)
+    site, request = Site(), say("hello", {})
+    site._name, site._attendance = "shop", Attendance(paper, tmp_path / "states")
+    site._attendance.answer = fail
+    noted: list[tuple[bytes, bytes]] = []
+    site._attendance.guest.note = lambda *both: noted.append(both)
+    reply = site._serve(request)
+    assert noted == [(request, reply)]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server
+    site.handle_event("_end_run", None)
+    key = site._door._key
+    assert site._door.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
 
 
 # Papers without certificates
@@ -229,6 +291,7 @@ class FakeServer:
         self.folder, self.script, self.sites = folder, list(script), sites
         self.cloned = self.asked = 0
         self.status = "FINISHED:EXECUTION_EXCEPTION"
+        self.errors: dict[str, str] = {}  # by component: what a site logged
 
     def get_connected_client_list(self) -> list[object]:
         self.asked += 1
@@ -246,6 +309,16 @@ class FakeServer:
 
     def get_job_meta(self, number: str) -> dict[str, object]:
         return {"job_deploy_detail": ["server: OK", "shop: class not allowed"]}
+
+    def list_job_components(self, number: str) -> list[str]:
+        return list(self.errors)
+
+    def download_job_components(self, number: str) -> str:
+        place = self.folder / "transfer" / number
+        place.mkdir(parents=True)
+        for name, text in self.errors.items():
+            (place / name).write_text(text)
+        return str(place)
 
     def download_job_result(self, number: str, to: str) -> str:
         place = self.folder / number / "workspace"
@@ -296,6 +369,27 @@ def test_a_job_that_somebody_aborted_is_not_started_again(tmp_path: Path) -> Non
 def test_a_job_that_flare_cannot_start_is_told_with_flares_words(tmp_path: Path) -> None:
     with pytest.raises(LinkError, match=r"could not start job 0 .*shop: class not allowed"):
         follow(FakeServer(tmp_path, None), tmp_path)
+
+
+FORBIDDEN = "ComponentNotAuthorized: Component 'colonnade.flare.{}' at config path 'x.#1' is not in allow_list\n"
+
+
+@pytest.mark.parametrize("outcome", [Outcome("running", 0), None], ids=["at a site", "at the server"])
+def test_a_side_that_does_not_allow_our_class_is_named_at_once(outcome: Outcome | None, tmp_path: Path) -> None:
+    """FLARE itself says no more than that the job ended, so the job would be started again in vain."""
+    server = FakeServer(tmp_path, outcome)
+    server.errors = {"ERRORLOG_shop": "Traceback:\n" + FORBIDDEN.format("site.Site"), "ERRORLOG_mill": "all is well"}
+    said = r"'shop' does not allow 'colonnade.flare.site.Site'; add it to class_allow_list in its local/resources.json"
+    with pytest.raises(ConfigError, match=said) as caught:
+        follow(server, tmp_path)
+    assert server.cloned == 0 and "mill" not in str(caught.value)
+    assert not list((tmp_path / "transfer").iterdir()), "what was fetched stays in the user's startup kit"
+
+
+def test_what_sites_log_otherwise_does_not_end_a_job(tmp_path: Path) -> None:
+    server = FakeServer(tmp_path, Outcome("running", 5), Outcome("finished", 5))
+    server.errors = {"ERRORLOG_shop": "received unknown aux message topic colonnade.knock"}
+    assert follow(server, tmp_path).state == "finished" and server.cloned == 1
 
 
 def test_a_site_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -362,6 +456,35 @@ def test_only_a_users_startup_kit_will_do(has: tuple[str, ...], tmp_path: Path) 
 
 @needs_flare
 @pytest.mark.slow
+def test_what_flare_prints_is_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a server that goes away is one sentence, which says how to go on."""
+    from nvflare.fuel.flare_api import api_spec, flare_api
+
+    (tmp_path / "startup").mkdir()
+    make_keys(tmp_path / "keys", ["localhost"], ["shop"])
+    (tmp_path / "keys" / "shop" / "cert.pem").rename(tmp_path / "startup" / "client.crt")
+    (tmp_path / "startup" / "fed_admin.json").write_text("{}")
+
+    def new_session(**how: str) -> object:
+        print("Connecting to FLARE ...")
+        return type("Session", (), {"close": staticmethod(lambda: None)})
+
+    def lose_the_server() -> None:
+        with submitting.session(tmp_path):
+            logging.getLogger("nvflare.fuel.f3").error("cannot send to 'server'")
+            raise api_spec.NoConnection("no connection")
+
+    monkeypatch.setattr(flare_api, "new_secure_session", new_session)
+    with pytest.raises(LinkError, match="went away: no connection; start it and submit the job again"):
+        lose_the_server()
+    said = capsys.readouterr()
+    assert said.out == "" and "Connecting to FLARE" in said.err and "cannot send" not in said.err
+
+
+@needs_flare
+@pytest.mark.slow
 def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
     result = colonnade(job(tmp_path), "--export", tmp_path / "jobs")
     assert result.exit_code == 0, result.stderr
@@ -373,6 +496,19 @@ def test_an_exported_job_holds_names_alone(tmp_path: Path) -> None:
 
 
 # FLARE itself
+
+
+@needs_flare
+@pytest.mark.slow
+def test_two_trials_at_a_time_keep_their_jobs_apart(tmp_path: Path) -> None:
+    """By default all servers of a machine have one store, and each would take up the jobs of the others."""
+    from benchmarks.poc import SERVER, Poc
+
+    poc = Poc(tmp_path, ["shop"])
+    poc.prepare()
+    poc.allow(SERVER)
+    found = (poc.kit(SERVER) / "local" / "resources.json").read_text()
+    assert f'"{tmp_path}/jobs-storage"' in found and '"/tmp/nvflare' not in found
 
 
 @needs_flare

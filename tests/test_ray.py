@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.errors import AwayError, ConfigError
 from colonnade.kept import KeptInFolder
+from colonnade.runtime import ray_lines
+from colonnade.runtime.ray_lines import RayLines
 from test_contract import CASES, Case, everything, federation, train, without_time
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
@@ -94,6 +97,27 @@ def test_every_party_has_a_process_and_closed_ones_are_used_again() -> None:
     assert pids(second) == used
     assert without_time(second.history) == without_time(first.history)
     second.parties.close()
+
+
+def test_a_spare_process_that_died_is_not_used(ray: Any) -> None:
+    first = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
+    lost = first.parties.lines.hosts[0]
+    first.parties.close()
+    ray.kill(lost)
+    second = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
+    assert without_time(second.history) == without_time(first.history)
+    second.parties.close()
+
+
+def test_closed_processes_hold_nothing_of_a_cluster(ray: Any) -> None:
+    """A sweep in the same program would wait for their cores for ever."""
+    before = ray.available_resources()["CPU"]
+    run = train(Case(METHOD), cn.Cluster(address="auto", group=4), rounds=1)  # of the Ray that is there
+    run.parties.close()
+    until = time.monotonic() + 30
+    while ray.available_resources().get("CPU", 0) < before:
+        assert time.monotonic() < until, "they are held"
+        time.sleep(0.2)
 
 
 def test_a_process_gets_no_other_partys_columns(ray: Any) -> None:
@@ -187,6 +211,26 @@ def test_a_process_that_hangs_is_started_again(tmp_path: Path) -> None:
     run.parties.close()
 
 
+def test_a_process_that_dies_while_it_starts_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster knows only after a while that a node is gone, and till then puts processes there."""
+    new = RayLines._host
+
+    def doomed(lines: RayLines, k: int) -> Any:
+        host = new(lines, k)
+        if lines._starts[k] == 1:
+            lines.ray.kill(host)
+        return host
+
+    monkeypatch.setattr(RayLines, "_host", doomed)
+    monkeypatch.setattr(ray_lines, "NOTICED", 0.1)
+    run = train(
+        Case(METHOD), cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), evaluate_every=4
+    )
+    assert run.parties.lines._starts == [0, 2]
+    check_same(run, train(Case(METHOD), "loop", evaluate_every=4))
+    run.parties.close()
+
+
 def test_a_process_that_dies_too_often_ends_the_run(tmp_path: Path) -> None:
     cluster = cn.Cluster(group=2, restarts=1)
     with pytest.raises(AwayError, match=r"'party [34]' was lost 2 times") as error:
@@ -243,6 +287,8 @@ def test_a_sweep_over_a_cluster_finds_the_same(tmp_path: Path) -> None:
     assert names[0] == names[1], "results are files, as ever"
     with pytest.raises(ConfigError, match="whole runs in its processes"):
         cn.sweep(over=over, folder=tmp_path / "no", cluster=cn.Cluster(), runtime="ray", **how)
+    with pytest.raises(ConfigError, match="asks for 999 of CPU each, and the cluster has"):
+        cn.sweep(over=over, folder=tmp_path / "large", cluster=cn.Cluster(cpus=999), **how)
 
 
 # what is refused

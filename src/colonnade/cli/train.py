@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,7 +88,7 @@ def _train(
     command: str,
 ) -> Run:
     try:
-        with followers as on_round:
+        with redirect_stdout(sys.stderr), followers as on_round:  # Ray prints what its nodes report
             if resume:
                 return resume_job(job, folder, on_round, gathered)
             return train_job(job, folder, on_round, selection, gathered)

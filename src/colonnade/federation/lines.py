@@ -158,9 +158,9 @@ class TlsLines:
         while known is None:
             try:
                 self._at[party] = self.listener.wait(party, until - time.monotonic(), after=self._at.get(party, 0))
-            except AwayError:
+            except AwayError as error:
                 why = f"'{party}' did not connect within {self.deadline:g} s; start it."
-                raise self._lose(party, why, until) from None
+                raise self._lose(party, _earlier(error, until) or why, until) from None
             try:
                 known = self._hello(party)
             except Broken as error:
@@ -216,9 +216,9 @@ class TlsLines:
     def _receive(self, party: str, until: float) -> bytes:
         try:
             data = self.listener.receive(party, self._at.get(party, 0), until - time.monotonic())
-        except AwayError:
+        except AwayError as error:
             why = f"'{party}' did not answer within {self.deadline:g} s; see that it is well."
-            raise self._lose(party, why, until) from None
+            raise self._lose(party, _earlier(error, until) or why, until) from None
         try:
             what, number = title(data)
         except MessageError as error:
@@ -226,3 +226,8 @@ class TlsLines:
         self.audit.received(party, what, data, round=number)
         self.metrics.received(party, len(data))
         return data
+
+
+def _earlier(error: AwayError, until: float) -> str:
+    """What a link says that gave a party up before the deadline; nothing if it only waited till then."""
+    return str(error) if time.monotonic() < until else ""

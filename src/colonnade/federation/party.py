@@ -27,9 +27,9 @@ from colonnade.federation.terms import LIMIT
 from colonnade.folder import make_folder
 from colonnade.ledger import OWNER
 from colonnade.runtime import threads
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.letter import Letter, open_letter
 from colonnade.runtime.party import Party
-from colonnade.runtime.server import refusal, refused
+from colonnade.runtime.server import refused, refused_letter
 
 log = logging.getLogger(__name__)
 PAUSE = 0.2  # seconds before the owner is dialled again
@@ -72,6 +72,13 @@ class Attendance:
         self._tell(letter)
         return reply
 
+    def refuse(self, request: bytes, error: ColonnadeError) -> bytes:
+        """The letter that tells the owner why this side could not answer one."""
+        reply = refused_letter(request, self.guest.name, error)
+        with suppress(FolderError):  # no room for the log may be what it says
+            self.guest.note(request, reply)
+        return reply
+
     def finish(self) -> None:
         """Note that the job is at its end, and seal the audit log."""
         self.status.state("finished")
@@ -93,11 +100,7 @@ class Attendance:
         try:
             reply = self.answer(request)
         except ColonnadeError as error:
-            letter = open_letter(request)
-            reply = write_letter(letter.reply("refusal", self.guest.name, refusal(error, self.guest.name)))
-            with suppress(FolderError):  # no room for the log may be what it says
-                self.guest.note(request, reply)
-            line.send(reply)
+            line.send(self.refuse(request, error))
             raise
         line.send(reply)
 

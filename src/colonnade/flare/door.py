@@ -14,13 +14,12 @@ owner knows whether a letter was lost on its way, and does not wait for it in va
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable
 from threading import Lock
 
 from colonnade.errors import ColonnadeError, LinkError
-from colonnade.runtime.letter import open_letter, write_letter
-from colonnade.runtime.server import refusal
 
 KNOCK, HERE, ASK, ANSWER = (f"colonnade.{name}" for name in ("knock", "here", "ask", "answer"))
 TO_SITE, TO_OWNER = (KNOCK, ASK), (HERE, ANSWER)
@@ -33,24 +32,37 @@ class Door:
     def __init__(self, serve: Callable[[bytes], bytes]) -> None:
         self._serve, self._key, self._busy = serve, os.urandom(16), Lock()
         self._last = self._done = b""
+        self._closed = False
 
-    def knocked(self, fields: Fields) -> Fields:
+    def close(self) -> None:
+        """Say nothing more, when the letter at hand is answered: to the owner this site is away from then on."""
+        with self._busy:
+            self._closed = True
+
+    def knocked(self, fields: Fields) -> Fields | None:
         """What to say to a knock; at once, whatever else is being done."""
+        if self._closed:
+            return None
         return {"nonce": fields.get("nonce", b""), "key": self._key, "last": self._last, "done": self._done}
 
     def asked(self, fields: Fields) -> Fields | None:
         """The answer to a letter, after all before it; none to somebody who does not know the key."""
-        if fields.get("key") != self._key:
+        if not hmac.compare_digest(fields.get("key", b""), self._key):
             return None
         self._last = nonce = fields["nonce"]
         with self._busy:
+            if self._closed:
+                return None
             answer = {"nonce": nonce, "letter": self._serve(fields["letter"])}
         self._done = nonce
         return answer
 
 
-def refuse(request: bytes, name: str, error: Exception) -> bytes:
-    """A letter that tells the owner why another was not answered."""
-    if not isinstance(error, ColonnadeError):
-        error = LinkError(f"'{name}' failed: {type(error).__name__}: {error}; see the log of its site.")
-    return write_letter(open_letter(request).reply("refusal", name, refusal(error, name)))
+def told_of(error: Exception, name: str) -> ColonnadeError:
+    """What the owner is told of an error: a sentence of ours, of any other no more than its kind.
+
+    The words of an error that nobody expected may hold a value of a row.
+    """
+    if isinstance(error, ColonnadeError):
+        return error
+    return LinkError(f"'{name}' failed with {type(error).__name__}; the log of its site says more.")

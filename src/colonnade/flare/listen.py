@@ -62,7 +62,7 @@ class FlareListener:
                 for link in self._links.values():
                     if link.nonce and link.nonce == fields.get("nonce"):
                         link.nonce, link.lost, link.heard = b"", 0, time.monotonic()
-                        link.came.put(fields["letter"])
+                        link.came.put(fields.get("letter", b""))
 
     def connection(self, party: str) -> int:
         """The number of the site's present link; 0 if it has none, and then it is asked for one."""

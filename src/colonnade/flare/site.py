@@ -14,9 +14,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.papers import PartyPaper, read_party_paper
 from colonnade.federation.party import Attendance
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, refuse
+from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.wire import OK, fields_in, shareable_of
 from colonnade.runtime import threads
+from colonnade.runtime.server import refused_letter
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +41,19 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             self._folder = root / "colonnade"
             engine.register_aux_message_handler(KNOCK, self._knocked)
             engine.register_aux_message_handler(ASK, self._asked)
-        elif event_type == EventType.END_RUN and self._attendance is not None and not self._attendance.guest.ended:
-            self._attendance.stop("FLARE ended the job.")
+        elif event_type == EventType.END_RUN:
+            self._door.close()
+            if self._attendance is not None and not self._attendance.guest.ended:
+                self._attendance.stop("FLARE ended the job.")
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
         """No task is ever given; FLARE wants an executor that could take one."""
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        here = shareable_of(self._door.knocked(fields_in(request)))
-        fl_ctx.get_engine().fire_and_forget_aux_request(HERE, here, fl_ctx, optional=True)
+        here = self._door.knocked(fields_in(request))
+        if here is not None:
+            fl_ctx.get_engine().fire_and_forget_aux_request(HERE, shareable_of(here), fl_ctx, optional=True)
         return make_reply(OK)
 
     def _asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
@@ -68,12 +72,13 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
                 if self._attendance.guest.ended:
                     self._attendance.finish()
             return reply
-        except ColonnadeError as error:
-            log.warning("refused: %s", error)
-            return refuse(request, self._name, error)
         except Exception as error:
-            log.exception("a letter could not be answered")
-            return refuse(request, self._name, error)
+            # as a warning, since FLARE brings what is logged as an error to the server, with all that stands in it
+            log.warning("a letter was refused: %s", error, exc_info=not isinstance(error, ColonnadeError))
+            told = told_of(error, self._name)
+            if self._attendance is None:
+                return refused_letter(request, self._name, told)
+            return self._attendance.refuse(request, told)
 
 
 def paper_of(local: Path, site: str) -> PartyPaper:

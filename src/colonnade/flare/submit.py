@@ -7,9 +7,11 @@ wait for the site to be back and let FLARE clone the job: all sides find their c
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,36 +20,65 @@ from colonnade.errors import AwayError, ColonnadeError, ConfigError, LinkError
 from colonnade.federation.keys import common_name
 from colonnade.flare.job import check_installed
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome
+from colonnade.flare.unable import text_of, unable
 
 log = logging.getLogger(__name__)
 LOOK = 1.0  # seconds between two questions to the server
 TRIES = 3  # how often a job may be started again without having come any further
 _KIT = ("startup/client.crt", "startup/fed_admin.json")  # the second one neither a site nor a server has
 _WAITING, _ENDED, _ABORTED = ("SUBMITTED", "APPROVED"), "FINISHED:", "FINISHED:ABORTED"
+_ERRORS = "ERRORLOG_"  # and the name of a site: its error log, which FLARE brings to the server
 
 
 @contextmanager
 def session(kit: Path) -> Iterator[Any]:
     """A session of FLARE's admin interface, as the user whose startup kit it is."""
     check_installed()
-    from nvflare.fuel.flare_api.flare_api import new_secure_session
+    from nvflare.fuel.flare_api.api_spec import NoConnection
 
     for name in _KIT:
         if not (kit / name).is_file():
             raise ConfigError(f"{kit} is no startup kit of a FLARE user: it has no {name}; give the user's own folder.")
+    with _quiet():
+        found = _new_session(kit)
+        try:
+            yield found
+        except ColonnadeError:
+            raise
+        except NoConnection as error:
+            raise LinkError(
+                f"the FLARE server went away: {_words(error)}; start it and submit the job again, to go on from its "
+                "newest checkpoint."
+            ) from None
+        except Exception as error:
+            raise LinkError(f"the FLARE server refused: {_words(error)}.") from None
+        finally:
+            found.close()  # its threads would keep the process alive
+
+
+def _new_session(kit: Path) -> Any:
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
     try:
         user = common_name((kit / _KIT[0]).read_bytes())
-        found = new_secure_session(username=user, startup_kit_location=str(kit))
+        return new_secure_session(username=user, startup_kit_location=str(kit))
     except Exception as error:
-        raise LinkError(f"the FLARE server does not let us in: {_words(error)}; is it running?") from None
+        raise LinkError(
+            f"the FLARE server does not let us in: {_words(error)}; is it running, and is {kit} a kit of its own?"
+        ) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what FLARE prints away from the results, and what it logs to itself: its errors come as exceptions."""
+    logger = logging.getLogger("nvflare")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield found
-    except ColonnadeError:
-        raise
-    except Exception as error:
-        raise LinkError(f"the FLARE server refused: {_words(error)}") from None
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
-        found.close()  # its threads would keep the process alive
+        logger.setLevel(before)
 
 
 class Submission:
@@ -92,7 +123,8 @@ class Submission:
                     missing[0],
                 )
             if missing != told:
-                self.say(f"waiting up to {self.deadline:g} s for site '{who}'; connected: {others}")
+                there = "back" if anew else "connected"
+                self.say(f"waiting up to {self.deadline:g} s for site '{who}'; {there}: {others}")
                 told = missing
             time.sleep(LOOK)
 
@@ -108,17 +140,21 @@ class Submission:
             with suppress(Exception):  # it may have ended by itself
                 self.flare.abort_job(number)  # nobody would follow it any more
             raise
-        outcome = self._fetch(number, results)
+        outcome, why = self._fetch(number, results)
+        if why:
+            return Outcome("stopped", -1, why, "ConfigError")
         if outcome is None:
             why = (
                 f"FLARE could not start job {number} ({status}{self._details(number)}); see docs/flare.md, Setting up."
             )
             return Outcome("away" if cloned else "stopped", -1, why, "LinkError")
         if outcome.state == "running" and status == _ABORTED:
-            why = f"job {number} was aborted in FLARE: by somebody, or by a site that does not allow our class"
-            return Outcome("stopped", outcome.round, f"{why}; submit it again to go on.", "LinkError")
+            why = f"job {number} was aborted in FLARE; submit it again to go on."
+            return Outcome("stopped", outcome.round, why, "LinkError")
         if outcome.state == "running":
-            return Outcome("running", outcome.round, f"FLARE ended job {number} ({status}).", "LinkError")
+            return Outcome(
+                "running", outcome.round, f"FLARE ended job {number} ({status}); its sides' logs say why.", "LinkError"
+            )
         return outcome
 
     def _last_status(self, number: str) -> str:
@@ -129,11 +165,25 @@ class Submission:
             time.sleep(LOOK)
         return status
 
-    def _fetch(self, number: str, results: Path) -> Outcome | None:
+    def _fetch(self, number: str, results: Path) -> tuple[Outcome | None, str]:
+        """What the owner says of a job, and why a side could not even begin with it, if that is known."""
         with TemporaryDirectory() as draft:
             found = Path(self.flare.download_job_result(number, draft)) / "workspace"
             copy_results(found, results)
-            return read_outcome(found)
+            outcome = read_outcome(found)
+            if outcome is not None and outcome.state != "running":
+                return outcome, ""
+            return outcome, unable({"server": text_of(found / "error_log.txt"), **self._error_logs(number)})
+
+    def _error_logs(self, number: str) -> dict[str, str]:
+        """What sites logged as errors; nothing of a site that keeps its log to itself."""
+        if not self.flare.list_job_components(number):
+            return {}
+        place = Path(self.flare.download_job_components(number))  # into the user's own kit
+        try:
+            return {file.name.removeprefix(_ERRORS): text_of(file) for file in sorted(place.glob(f"{_ERRORS}*"))}
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     def _details(self, number: str) -> str:
         details = self.flare.get_job_meta(number).get("job_deploy_detail") or []

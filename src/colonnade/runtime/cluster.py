@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+import ssl
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from colonnade.errors import ConfigError, LinkError, unknown
@@ -83,9 +85,10 @@ class Cluster:
             else:
                 ray.init(address=self.address, **quiet)
         except Exception as error:  # Ray has a class of its own for almost every cause
+            token = "" if "RAY_AUTH_MODE" in os.environ else " And is RAY_AUTH_MODE=token set here, if it wants one?"
             raise LinkError(
                 f"the Ray cluster at {self.address or 'this machine'} cannot be had: {brief(error)}; is it up, with "
-                "the same versions of Ray and Python, and is the address its own?"
+                f"the same versions of Ray and Python, and is the address its own?{token}"
             ) from None
         _started[:] = [self.address or ""]
         return ray
@@ -105,7 +108,7 @@ class Cluster:
         node = self.node_of(number)
         if node is not None:
             affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            told["scheduling_strategy"] = affinity(node_id(ray, node), soft=False)
+            told["scheduling_strategy"] = affinity(find_node(ray, node)["NodeID"], soft=False)
         if not self.is_here:  # others' nodes do not have this process's environment
             told["runtime_env"] = {"env_vars": {INLINE: INLINE_BYTES}}
         return told
@@ -114,15 +117,33 @@ class Cluster:
         """The node that the process of this number is for, as it was named; None for any."""
         return self.nodes[number % len(self.nodes)] if self.nodes else None
 
-    def check_room(self, ray: Any, processes: int) -> None:
-        """Refuse what the cluster as a whole does not have; Ray would wait for it for ever."""
-        there = ray.cluster_resources()
-        for name, each in {} if self.is_here else {"CPU": self.cpus, **(self.resources or {})}.items():
-            if processes * each > there.get(name, 0):
-                raise ConfigError(
-                    f"{processes} processes ask for {each:g} of {name} each, and the cluster has {there.get(name, 0):g}"
-                    "; put more parties into one process with group=, or ask for less."
-                )
+    def check_room(self, ray: Any, processes: int, cpus: float | None = None) -> None:
+        """Refuse what the cluster, or a node that is named, does not have; Ray would wait for it for ever.
+
+        ``cpus`` is what each process asks for, if it is not what parties ask for.
+        """
+        own = 0 if self.is_here else self.cpus
+        asked = {"CPU": own if cpus is None else cpus, **(self.resources or {})}
+        for where, many, there in self._places(ray, processes):
+            for name, each in asked.items():
+                if many * each > there.get(name, 0):
+                    who = "a process asks" if many == 1 else f"{many} processes ask"
+                    raise ConfigError(
+                        f"{who} for {each:g} of {name} each, and {where} has {there.get(name, 0):g}; "
+                        "put more parties into one process with group=, or ask for less."
+                    )
+        if not any(all(node["Resources"].get(name, 0) >= asked[name] for name in asked) for node in living(ray)):
+            words = " and ".join(f"{each:g} of {name}" for name, each in asked.items())
+            raise ConfigError(f"a process asks for {words}, and no node of the cluster has that; ask for less.")
+
+    def _places(self, ray: Any, processes: int) -> list[tuple[str, int, dict[str, float]]]:
+        """Where how many processes must fit, and what is there: each node that is named, or the cluster as a whole."""
+        if not self.nodes:
+            return [("the cluster", processes, ray.cluster_resources())]
+        return [
+            (f"'{name}'", len(range(k, processes, len(self.nodes))), find_node(ray, name)["Resources"])
+            for k, name in enumerate(self.nodes)
+        ]
 
 
 def load_ray() -> Any:
@@ -135,7 +156,7 @@ def load_ray() -> Any:
 
 
 def check_reachable(address: str | None) -> None:
-    """Refuse an address at which nobody listens; Ray would try for minutes."""
+    """Refuse an address at which nobody listens, or not in the way that we speak; Ray would try for minutes."""
     host, _, port = (address or "").rpartition(":")
     if address is not None and "://" in address:
         raise ConfigError(
@@ -150,18 +171,38 @@ def check_reachable(address: str | None) -> None:
         raise LinkError(
             f"no Ray cluster answers at {address}: {error}; is it up, and is the address its own?"
         ) from None
+    wanted = os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
+    if speaks_tls(host, int(port)) != wanted:
+        said = "has no TLS; leave out tls=" if wanted else "wants TLS; give its files as tls="
+        raise ConfigError(f"the Ray cluster at {address} {said}, or start it otherwise.")
 
 
-def node_id(ray: Any, wanted: str) -> str:
-    """The id of a living node that goes by this id, name or address."""
-    alive = [node for node in ray.nodes() if node["Alive"]]
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether a server shakes hands for TLS; whose it is does not matter yet, and it is sent nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=10) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
+
+
+def living(ray: Any) -> list[dict[str, Any]]:
+    """The nodes of the cluster that are up."""
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def find_node(ray: Any, wanted: str) -> dict[str, Any]:
+    """The living node that goes by this id, name or address."""
+    alive = living(ray)
     for node in alive:
         if wanted in (node["NodeID"], node.get("NodeName"), node["NodeManagerAddress"], node["NodeManagerHostname"]):
-            return str(node["NodeID"])
-    raise unknown("node of the cluster", wanted, [node["NodeID"] for node in alive])
+            return node
+    raise unknown("node of the cluster", wanted, [node.get("NodeName") or node["NodeID"] for node in alive])
 
 
 def brief(error: BaseException) -> str:
     """What one of Ray's long errors says in the end."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__).rstrip(".")
+    return shorten(lines[-1] if lines else type(error).__name__, 200, placeholder=" ...").rstrip(".")

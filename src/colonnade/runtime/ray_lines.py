@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -34,6 +35,7 @@ class Server(Protocol):
 
 
 Make = Callable[[Seat], Server]
+NOTICED = 2.0  # seconds after which a cluster is asked again for a process that it put on a node that died
 _spare: dict[str, list[Any]] = {}  # by what was asked for them: processes that no run uses
 
 
@@ -45,11 +47,15 @@ class Host:
 
     def seat(self, seats: Sequence[tuple[Seat, bytes]], make: Make) -> dict[str, str]:
         """Have the parties of these seats instead of those before; what computes here."""
-        self.parties.clear()
+        self.empty()
         for seat, private in seats:
             torch.set_num_threads(seat.settings.threads)
             self.parties[seat.name] = make(replace(seat, identity=Identity(private)))
         return versions()
+
+    def empty(self) -> None:
+        """Have no parties."""
+        self.parties.clear()
 
     def serve(self, party: str, request: bytes) -> bytes:
         """A party's reply."""
@@ -82,10 +88,13 @@ class RayLines:
             self._check_start(k, started, until)
 
     def _host(self, k: int) -> Any:
-        """A process for a group: a spare one of its kind, or a new one."""
-        spare = _spare.get(self._kind(k))
-        if spare:
-            return spare.pop()
+        """A process for a group: a spare one of its kind that still lives, or a new one."""
+        spare = _spare.get(self._kind(k), [])
+        while spare:
+            host = spare.pop()
+            with suppress(self.ray.exceptions.RayError):  # a timeout is one, too
+                self.ray.get(host.empty.remote(), timeout=self.cluster.deadline)
+                return host
         return self.ray.remote(Host).options(max_restarts=0, **self.cluster.options(self.ray, k)).remote()
 
     def _kind(self, k: int) -> str:
@@ -97,8 +106,8 @@ class RayLines:
         seats = [(self.seats[name], self._private[name]) for name in self.groups[k]]
         return self.hosts[k].seat.remote(seats, self.make)
 
-    def _check_start(self, k: int, started: Any, until: float) -> None:
-        """Wait for a process to be there, and refuse one that would not compute the same."""
+    def _check_start(self, k: int, started: Any, until: float) -> bool:
+        """Wait for a process to be there, and refuse one that would not compute the same; False if its node is gone."""
         who, errors = ", ".join(self.groups[k]), self.ray.exceptions
         try:
             there = self.ray.get(started, timeout=max(until - time.monotonic(), 1.0))
@@ -109,12 +118,15 @@ class RayLines:
                 self.groups[k][0],
             ) from None
         except errors.RayError as error:
+            if self._starts[k] and isinstance(error, errors.ActorDiedError):
+                return False  # it could start before, so nothing is amiss but the node that was to have it
             raise ConfigError(
                 f"the process of {who} cannot start on the cluster: {brief(error)}; every node needs this package and "
                 "the modules of your own models."
             ) from None
         if there != versions():
             raise ConfigError(f"the process of {who} has {there}, and this one {versions()}; install the same on all.")
+        return True
 
     # lines
 
@@ -150,24 +162,33 @@ class RayLines:
     def wait_for(self, party: str) -> None:
         """Start the party's process again if it is gone; all parties in it have a new session."""
         k = self._group_of[party]
-        if k not in self._lost:
-            return
-        self._starts[k] += 1
-        if self._starts[k] > self.cluster.restarts:
-            raise AwayError(f"the process of '{party}' was lost {self._starts[k]} times; look at Ray's logs.", party)
-        self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
-        session = os.urandom(16)
-        for name in self.groups[k]:
-            self.seats[name] = replace(self.seats[name], session=session)
-        self.hosts[k] = self._host(k)
-        self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline)
-        self._lost.discard(k)
+        while k in self._lost:
+            self._starts[k] += 1
+            if self._starts[k] > self.cluster.restarts:
+                raise AwayError(
+                    f"the process of '{party}' was lost {self._starts[k]} times; look at Ray's logs.", party
+                )
+            self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
+            session = os.urandom(16)
+            for name in self.groups[k]:
+                self.seats[name] = replace(self.seats[name], session=session)
+            self.hosts[k] = self._host(k)
+            if self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline):
+                self._lost.discard(k)
+            else:
+                time.sleep(NOTICED)
 
     def close(self) -> None:
-        """Empty the processes and let other runs have them; Ray itself stays until this process ends."""
+        """Empty the processes and let other runs have them; Ray itself stays until this process ends.
+
+        Those that hold something of a cluster are ended: whoever waits for it would wait for ever.
+        """
         for k, host in enumerate(self.hosts):
-            if k not in self._lost:
-                host.seat.remote([], self.make)
+            told = self.cluster.options(self.ray, k)
+            if k in self._lost or told["num_cpus"] or told["resources"]:
+                self.ray.kill(host)
+            else:
+                host.empty.remote()
                 _spare.setdefault(self._kind(k), []).append(host)
         self.hosts.clear()
 

@@ -131,6 +131,11 @@ def refusal(error: ColonnadeError, who: str) -> bytes:
     return encode(spoken(name_of(error).encode(), text), Envelope("refusal", who, 0))
 
 
+def refused_letter(request: bytes, who: str, error: ColonnadeError) -> bytes:
+    """The reply to a request that ``who`` could not answer because of this error."""
+    return write_letter(open_letter(request).reply("refusal", who, refusal(error, who)))
+
+
 def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
     """The error in a frame of :func:`refusal` that ``who`` made; what a terminal would not print is left out."""
     fields, about = decode_fields(frame, limit=2 * LONGEST_REFUSAL)

@@ -24,6 +24,7 @@ def over_cluster(plan: Plan, todo: list[Point], cluster: Cluster) -> Iterator[tu
             "a sweep over a cluster has whole runs in its processes; leave out runtime='ray' or cluster=."
         )
     ray = cluster.join()
+    cluster.check_room(ray, len(cluster.nodes or [1]), cluster.cpus)
     sent = ray.put(plan)  # once, not with every point
     points = {}
     for number, point in enumerate(todo):
