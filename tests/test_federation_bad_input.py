@@ -482,6 +482,20 @@ def test_a_file_that_changed_since_it_was_signed(sides: Sides) -> None:
     assert "the files of 'shop' have changed" in refused(sides, TableError, spoil={"shop": change})
 
 
+def test_the_words_of_an_unexpected_error_stay_at_the_party(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_: Any) -> None:
+        raise ValueError("could not convert string to float: 'Mrs Smith'")
+
+    monkeypatch.setattr("colonnade.federation.guest.prepared", failing)
+    said = refused(sides, ColonnadeError)
+    assert "'prepare' lacks something" in said
+    assert "ValueError" in said
+    assert "Smith" not in said
+    assert "Smith" in caplog.text
+
+
 def test_the_last_words_of_a_party_that_cannot_go_on_are_in_its_log(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,10 +175,10 @@ class Guest:
         except ColonnadeError as error:
             return self._refused(letter, error)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            what = (
-                f"'{letter.step}' lacks something, or holds what does not belong there: {type(error).__name__} {error}"
-            )
-            return self._refused(letter, MessageError(f"{what:.200}; do both sides run the same version?"))
+            # Its words stay here: they may hold values of our columns.
+            log.warning("'%s' failed: %s: %s", letter.step, type(error).__name__, str(error)[:200])
+            what = f"'{letter.step:.40}' lacks something, or holds what does not belong there ({type(error).__name__})"
+            return self._refused(letter, MessageError(f"{what}; do both sides run the same version?"))
 
     def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
         log.warning("refused '%s': %s", letter.step, error)
