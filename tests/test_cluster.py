@@ -88,7 +88,7 @@ class TwoNodes:
         ({"cpus": 3, "resources": {"box": 1}}, 1, "asks for 3 of CPU and 1 of box, and no node of the cluster has"),
         ({"nodes": ["one"]}, 3, "3 processes ask for 1 of CPU each, and 'one' has 2"),
         ({"nodes": ["one", "two"], "cpus": 1.5}, 3, "2 processes ask for 1.5 of CPU each, and 'one' has 2"),
-        ({"nodes": ["mars"]}, 1, "unknown node of the cluster 'mars'; Known: one, two"),
+        ({"nodes": ["mars"]}, 1, "unknown node of the cluster 'mars'; known: one, two"),
         ({"nodes": ["gone"]}, 1, "unknown node of the cluster 'gone'"),
     ],
 )
