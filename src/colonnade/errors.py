@@ -144,6 +144,23 @@ def _travelling() -> dict[str, type[ColonnadeError]]:
     return found
 
 
+LONGEST = 500  # characters of another side's text that anybody here reads
+
+
+def printable(text: object, most: int = LONGEST) -> str:
+    r"""What another side said, fit for a terminal, a log or a page: on one line, without controls, and not too long.
+
+    Control characters, escape sequences, line ends, marks that turn the direction of writing and whatever else has no
+    picture of its own are replaced.
+
+    >>> printable("well\x1b[2J\nowner: all is done\u202e", most=24)
+    'well?[2J?owner: all i...'
+    """
+    raw = text[: most + 1] if isinstance(text, str) else str(text)
+    seen = "".join(one if one.isprintable() else "?" for one in raw[: most + 1])
+    return seen if len(seen) <= most else f"{seen[: most - 3]}..."
+
+
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not in a list, with the nearest one suggested.
 
