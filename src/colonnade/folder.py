@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,18 +60,36 @@ def make_folder(path: str | Path) -> Path:
     return folder
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     """Write a small file so that it is there whole or as it was."""
-    write_bytes(path, text.encode("utf-8"))
+    write_bytes(path, text.encode("utf-8"), durable=durable)
 
 
-def write_bytes(path: Path, raw: bytes) -> None:
-    """Write a small file so that it is there whole or as it was."""
+def write_bytes(path: Path, raw: bytes, *, durable: bool = False) -> None:
+    """Write a small file so that it is there whole or as it was.
+
+    ``durable`` waits until a disk holds it, so that a power cut loses no count of what was spent.
+    """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.write_bytes(raw)
+        with draft.open("wb") as file:
+            file.write(raw)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         draft.replace(path)
+        if durable:
+            sync_folder(path.parent)
     except OSError as error:
         raise FolderError(
             f"{path} cannot be written: {error.strerror}; make room, or choose another folder."
         ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a disk holds the names in a folder; without that a renamed file may be gone after a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
