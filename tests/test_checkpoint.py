@@ -193,7 +193,7 @@ def test_a_flipped_bit_anywhere_is_found(place: Path, name: str) -> None:
 def test_longer_files_are_found(place: Path) -> None:
     with (place / "owner.safetensors").open("ab") as file:
         file.write(b"\0")
-    with pytest.raises(CheckpointError, match=r"owner\.safetensors does not match its hash"):
+    with pytest.raises(CheckpointError, match=r"owner\.safetensors has 1?[0-9,]+ bytes and its header speaks of"):
         checkpoint.read(place)
 
 
@@ -206,7 +206,7 @@ def test_files_swapped_between_parties_are_found(place: Path) -> None:
 def test_a_file_with_the_right_hash_that_holds_no_tensors(place: Path) -> None:
     (place / "owner.safetensors").write_bytes(b"hello")
     forge(place, files={"owner": hashlib.sha256(b"hello").hexdigest()})
-    with pytest.raises(CheckpointError, match=r"owner\.safetensors is not a safetensors file"):
+    with pytest.raises(CheckpointError, match=r"owner\.safetensors has 5 bytes and speaks of a header"):
         checkpoint.read(place)
 
 

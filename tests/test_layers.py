@@ -13,8 +13,8 @@ import colonnade
 
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
-    "interrupt errors version",
-    "step options",
+    "interrupt errors version small_files",
+    "step options tensor_files",
     "table message optim models net schedule settings state evaluate prox serve",
     "task",
     "ledger heard",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
 from colonnade.seal import make_seal, make_seals
 from colonnade.settings import Settings
+from colonnade.small_files import read_json
 from colonnade.stand_in import stand_ins
 from colonnade.table import Table, check_federation, parties_of
 from colonnade.task import Weights
@@ -190,7 +190,7 @@ def _prolonged(
 def _read_description(folder: Path) -> dict[str, Any]:
     """What the newest checkpoint says of its run, which config.json must not contradict."""
     try:
-        written = json.loads((folder / "config.json").read_bytes())
+        written = read_json(folder / "config.json")
     except OSError:
         raise CheckpointError(f"{folder} is not a run folder: it has no config.json that can be read.") from None
     except ValueError:

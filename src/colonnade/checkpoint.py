@@ -11,7 +11,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,13 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from colonnade.errors import CheckpointError, FolderError, TrainingError
+from colonnade.small_files import opened, read_json
 from colonnade.state import Packed
+from colonnade.tensor_files import check_length
 
 FORMAT = "colonnade-checkpoint-1"
 KEEP = 2
+LARGEST_MANIFEST = 64 << 20  # bytes; the history of 100,000 evaluations is about 20 MB
 _NAME = re.compile(r"\d{8}(-\d{6})?")
 
 
@@ -76,17 +81,44 @@ def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
     states = {}
     for name, expected in manifest["files"].items():
         path = place / f"{name}.safetensors"
-        try:
-            raw = path.read_bytes()
-        except OSError:
-            raise _damaged(place, f"{path.name} is missing") from None
-        if hashlib.sha256(raw).hexdigest() != expected:
-            raise _damaged(place, f"{path.name} does not match its hash")
+        with _opened_file(place, path) as file:
+            _check_file(place, path.name, file, expected)
+            file.seek(0)
+            raw = file.read()
         try:
             states[name] = load_tensors(raw)
         except SafetensorError:
             raise _damaged(place, f"{path.name} is not a safetensors file") from None
     return states, manifest["facts"]
+
+
+def check(place: Path) -> None:
+    """Refuse a checkpoint of which a file is missing or not as it was written; nothing of it is held in memory."""
+    for name, expected in _read_manifest(place)["files"].items():
+        path = place / f"{name}.safetensors"
+        with _opened_file(place, path) as file:
+            _check_file(place, path.name, file, expected)
+
+
+@contextmanager
+def _opened_file(place: Path, path: Path) -> Iterator[BufferedReader]:
+    try:
+        with opened(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise _damaged(place, f"{path.name} is missing") from None
+    except OSError as error:
+        raise _damaged(place, f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _check_file(place: Path, name: str, file: BufferedReader, expected: str) -> None:
+    try:
+        check_length(file)  # first: a header may speak of more bytes than any memory has
+    except ValueError as error:
+        raise _damaged(place, f"{name} {error}") from None
+    file.seek(0)
+    if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+        raise _damaged(place, f"{name} does not match its hash")
 
 
 def read_before(folder: Path) -> dict[str, Packed]:
@@ -99,11 +131,11 @@ def read_before(folder: Path) -> dict[str, Packed]:
 
 def _read_manifest(place: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((place / "manifest.json").read_bytes())
+        manifest = read_json(place / "manifest.json", LARGEST_MANIFEST)
     except OSError:
         raise CheckpointError(f"{place} is not a checkpoint: it has no manifest.json that can be read.") from None
     except ValueError:
-        raise _damaged(place, "manifest.json is not JSON") from None
+        raise _damaged(place, "manifest.json is not JSON, or nested too deep") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise _foreign(place, manifest.get("format") if isinstance(manifest, dict) else None)
     if manifest.pop("digest", None) != _digest(manifest):
@@ -112,6 +144,8 @@ def _read_manifest(place: Path) -> dict[str, Any]:
         raise _damaged(place, "manifest.json lacks a part")
     if any(not re.fullmatch(r"[\w-]+", name) for name in manifest["files"]):
         raise _damaged(place, "manifest.json names files outside its folder")
+    if not all(isinstance(expected, str) for expected in manifest["files"].values()):
+        raise _damaged(place, "manifest.json has a hash that is no text")
     return manifest
 
 

@@ -17,7 +17,6 @@
 
 from __future__ import annotations
 
-import tomllib
 import types
 import typing
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from colonnade.errors import ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
 from colonnade.runtime.cluster import Cluster
+from colonnade.small_files import read_toml
 from colonnade.task import TASKS
 
 Builders = Any  # one builder, a list with one per party, or None for the default
@@ -191,13 +191,13 @@ def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
 def parse_toml(path: Path) -> dict[str, Any]:
     """What a TOML file holds, or one sentence about why it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except OSError as error:
         raise ConfigError(f"the job file {path} cannot be read: {error.strerror}; check its name.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"the job file {path} is not a text in UTF-8; save it as one.") from None
-    except tomllib.TOMLDecodeError as error:
-        where = str(error)[:1].lower() + str(error)[1:]  # ends with "(at line 3, column 7)"
+    except ValueError as error:
+        where = str(error)[:1].lower() + str(error)[1:300]  # ends with "(at line 3, column 7)"
         raise ConfigError(f"the job file {path} is not valid TOML: {where}.") from None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from colonnade.errors import FolderError
 from colonnade.settings import complete
+from colonnade.small_files import read_json
 
 
 def history_csv(history: Sequence[dict[str, float]]) -> str:
@@ -30,7 +31,7 @@ def same_run(one: Any, other: Any) -> bool:
         plain = [
             {**json.loads(json.dumps(d)), "settings": {**complete(d["settings"]), "rounds": 0}} for d in (one, other)
         ]
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError):
         return False
     return plain[0] == plain[1] and "rounds" in one["settings"] and "rounds" in other["settings"]
 
@@ -38,7 +39,7 @@ def same_run(one: Any, other: Any) -> bool:
 def check_vacant(folder: Path, description: dict[str, Any] | None = None) -> None:
     """Refuse a folder that holds another run than the one described."""
     try:
-        held = json.loads((folder / "config.json").read_bytes())
+        held = read_json(folder / "config.json")
     except (OSError, ValueError):
         if not (folder / "config.json").exists():
             return

@@ -15,6 +15,8 @@ from safetensors.numpy import save as save_arrays
 from colonnade.errors import CheckpointError
 from colonnade.folder import make_folder, write_bytes, write_text
 from colonnade.prepare.preparation import Preparation
+from colonnade.small_files import read_json
+from colonnade.tensor_files import read_tensors
 
 PLACE = "preparation"
 
@@ -41,8 +43,8 @@ def read_preparations(folder: Path) -> dict[str, Preparation]:
 
 def _read(place: Path) -> tuple[str, Preparation]:
     try:
-        written = json.loads(place.read_bytes())
-        raw = place.with_suffix(".safetensors").read_bytes()
+        written = read_json(place)
+        raw = read_tensors(place.with_suffix(".safetensors"))
         name, facts = str(written["name"]), written["preparation"]
         if written.get("digest") not in (None, _digest(name, facts, raw)):  # older folders have none
             raise ValueError

@@ -15,6 +15,7 @@ from colonnade.channel import Channel
 from colonnade.errors import CheckpointError
 from colonnade.folder import write_bytes
 from colonnade.state import under
+from colonnade.tensor_files import read_tensors
 
 SPENT = "privacy.safetensors"
 DIGEST = "digest"
@@ -49,8 +50,8 @@ def is_written(folder: Path) -> bool:
 
 def _read(folder: Path) -> dict[str, Tensor]:
     try:
-        flat = load((folder / SPENT).read_bytes())
-    except (OSError, SafetensorError):
+        flat = load(read_tensors(folder / SPENT))
+    except (OSError, ValueError, SafetensorError):
         raise _not_known(folder, "damaged") from None
     written = flat.pop(DIGEST, None)  # older folders have none
     if written is not None and not torch.equal(written, _digest(flat)):

@@ -16,6 +16,7 @@ from colonnade.errors import CheckpointError, FolderError, ManifestError, Privac
 from colonnade.federation.audit import lock_file
 from colonnade.federation.terms import first_difference, job_id
 from colonnade.folder import make_folder, write_bytes, write_text
+from colonnade.small_files import opened, read_json, read_small
 
 
 class Desk:
@@ -59,7 +60,10 @@ class Desk:
                     file.write(os.urandom(32))
             except OSError as error:
                 raise FolderError(f"{place} cannot be written: {error.strerror}; free some space.") from None
-        raw = place.read_bytes()
+        try:
+            raw = read_small(place, 1024)
+        except OSError:
+            raw = b""
         if len(raw) != 32:
             raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start anew.")
         return raw
@@ -79,7 +83,8 @@ class Desk:
         if facts.get("files") != files:
             raise ManifestError("the files changed since their rows were aligned; bring those back, or start anew.")
         try:
-            raw = (self.folder / "rows.bin").read_bytes()
+            with opened(self.folder / "rows.bin") as file:
+                raw = file.read()
         except OSError:
             raw = b""  # no rows at all have another hash than those that were kept
         if hashlib.sha256(raw).hexdigest() != facts.get("rows"):
@@ -91,12 +96,14 @@ class Desk:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            found = json.loads((self.folder / name).read_bytes())
+            found = read_json(self.folder / name)
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.") from None
-        return dict(found)
+            found = None
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.")
+        return found
 
 
 @contextmanager
@@ -146,7 +153,7 @@ class Alignments:
 def _counted(place: Path, kind: type, nothing: Any) -> Any:
     """What a party has counted; if that cannot be read it is not taken for nothing."""
     try:
-        found = json.loads(place.read_bytes())
+        found = read_json(place)
     except FileNotFoundError:
         return nothing
     except (OSError, ValueError):

@@ -37,6 +37,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from colonnade.errors import FolderError, LinkError, RefusedError
 from colonnade.folder import write_bytes
 from colonnade.seal.keys import Identity
+from colonnade.small_files import read_small
 
 OWNER = "owner"
 _SKEW = timedelta(hours=1)  # a certificate is good a little before it was made: clocks of two machines differ
@@ -152,7 +153,7 @@ def check_not_revoked(pem: bytes, crl: str | Path | None, ca: bytes) -> None:
 
 def _read(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_small(path)
     except OSError as error:
         raise RefusedError(
             f"{path} cannot be read: {error.strerror}; `colonnade keys` makes what a trial needs."

@@ -20,7 +20,6 @@ PARTY.toml::
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +41,7 @@ from colonnade.files import AlignSection, PartySection, PrepareSection, check_ch
 from colonnade.method import methods
 from colonnade.seal import SEALS
 from colonnade.seal.keys import Identity
+from colonnade.small_files import read_json
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
@@ -235,8 +235,8 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
 def _read_terms(path: Path) -> dict[str, Any]:
     """Terms that an operator has read and kept."""
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = read_json(path)
+    except (OSError, ValueError):
         found = None
     if not isinstance(found, dict):
         raise ConfigError(f"{path} of [allow] holds no terms; let the owner run `colonnade owner JOB.toml --terms`.")

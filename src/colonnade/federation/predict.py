@@ -29,6 +29,7 @@ from colonnade.run import Run
 from colonnade.runtime.far import Far
 from colonnade.runtime.schema import Schema
 from colonnade.scores import Scores
+from colonnade.small_files import read_json
 
 
 def prediction_terms(paper: OwnerPaper, number: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class Unfinished:
     def number(self, files: str) -> str:
         """Of the unfinished prediction of files of this digest, or a new one: two predictions are two jobs."""
         try:
-            known = json.loads(self.place.read_bytes())
+            known = read_json(self.place)
         except (OSError, ValueError):
             known = None
         if not isinstance(known, dict) or known.get("files") != files or not isinstance(known.get("number"), str):

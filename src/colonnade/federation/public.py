@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from colonnade.errors import ConfigError
+from colonnade.small_files import read_small
 
 _LARGEST = 64 * 1024
 
@@ -18,8 +19,7 @@ _LARGEST = 64 * 1024
 def read_public(path: str | Path) -> bytes:
     """The 32 bytes of an Ed25519 public key."""
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(_LARGEST)
+        raw = read_small(path, _LARGEST)
     except OSError as error:
         raise ConfigError(f"the key {path} cannot be read: {error.strerror}.") from error
     try:

@@ -18,6 +18,7 @@ from typing import Any
 
 from colonnade.errors import FolderError, unknown
 from colonnade.folder import write_text
+from colonnade.small_files import read_json
 
 NAME = "status.json"
 STATES = ("waiting", "aligning", "training", "finished", "stopped")
@@ -161,7 +162,7 @@ def read_status(folder: str | Path) -> Status:
     """What the side of a folder last said."""
     path = Path(folder) / NAME
     try:
-        raw = json.loads(path.read_bytes())
+        raw = read_json(path)
         peers = tuple(Peer(str(one["name"]), bool(one["connected"]), float(one["since"])) for one in raw.pop("peers"))
         status = Status(**raw, peers=peers)
         if status.state not in STATES or not all(isinstance(getattr(status, name), kind) for name, kind in _KINDS):

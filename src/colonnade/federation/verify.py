@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from colonnade.errors import ConfigError, FolderError, SealError
 from colonnade.federation.audit import FORMAT, LONGEST_LINE, START, checked_line, signed_bytes
 from colonnade.seal.keys import verify as verify_signature
+from colonnade.small_files import opened
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _entries(path: Path, public: bytes | None = None) -> Iterator[dict[str, Any]
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             while raw := file.readline(LONGEST_LINE):
                 yield raw
     except OSError as error:

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import AwayError, Broken, ColonnadeError, again, name_of
+from colonnade.errors import AwayError, Broken, ColonnadeError, FolderError, again, name_of
 from colonnade.folder import write_text
+from colonnade.small_files import read_json
 
 NAME = "colonnade.json"
 RESULTS = ("config.json", "history.csv", "ledger.csv", "report.html")  # no rows, keys or states: those stay at home
@@ -51,7 +52,12 @@ def stopped_by(error: ColonnadeError, since: int) -> Outcome:
 def read_outcome(folder: Path) -> Outcome | None:
     """What the owner left in a folder; None if it never began."""
     place = folder / NAME
-    return Outcome(**json.loads(place.read_bytes())) if place.is_file() else None
+    if not place.is_file():
+        return None
+    try:
+        return Outcome(**read_json(place))
+    except (OSError, ValueError, TypeError):
+        raise FolderError(f"{place} does not say how a job went; get the job's results anew.") from None
 
 
 def copy_results(source: Path, target: Path) -> None:

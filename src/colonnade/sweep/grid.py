@@ -22,6 +22,7 @@ from colonnade.folder import make_folder, write_text
 from colonnade.method import Method, make_method
 from colonnade.options import whole
 from colonnade.runtime.cluster import Cluster
+from colonnade.small_files import read_json
 from colonnade.sweep.over_cluster import over_cluster
 from colonnade.sweep.plan import Plan, Point, compact, found_at, grid
 from colonnade.sweep.result import Row, Sweep
@@ -149,7 +150,7 @@ def _file(folder: Path, point: Point) -> Path:
 def _read(place: Path) -> Kept | None:
     """What a point's file says; nothing if there is none, or half of one."""
     try:
-        found: Kept = json.loads(place.read_bytes())
+        found: Kept = read_json(place)
     except (OSError, ValueError):
         return None
     return found
