@@ -13,6 +13,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import sys
@@ -98,6 +99,8 @@ class Knobs:
     """Milliseconds after which a silent peer is asked for a sign of life; a party's call is taken in ten of these."""
     lie: str = ""
     """At a party: what it answers falsely, by its name in :mod:`benchmarks.lies`."""
+    files: int = 0
+    """How many files it may open; 0 for as many as it may here."""
     namespace: str = ""
     """The network namespace in which it lives."""
 
@@ -322,6 +325,8 @@ def _side(command: Sequence[str], log: Path, knobs: Knobs) -> None:
     dial.KEEP_ALIVE = listen.KEEP_ALIVE = beats  # type: ignore[assignment, attr-defined]
     listen.OFTENEST_PING = knobs.beat // 4
     dial._ANSWER = min(knobs.beat / 100, 10.0)
+    if knobs.files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (knobs.files, knobs.files))
     if knobs.namespace:
         with Path("/run/netns", knobs.namespace).open() as place:
             ctypes.CDLL(None).setns(place.fileno(), 0)

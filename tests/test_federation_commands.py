@@ -96,7 +96,7 @@ def test_a_party_that_is_not_in_the_job(make: Make) -> None:
     trial.start(OWNER)
     trial.start("clinic")
     ends(trial, "clinic", Exit.REFUSED, "the owner expects no party 'clinic'")
-    assert "refused a connection: the owner expects no party 'clinic'" in trial.words(OWNER)
+    assert "refused a connection from 127.0.0.1: the owner expects no party 'clinic'" in trial.words(OWNER)
 
 
 LIES = [

@@ -179,6 +179,7 @@ def test_metrics_over_http():
         metrics.waited("shop", 0.5)
         metrics.waited("shop", 0.25)
         metrics.fault(Exit.AWAY.cause)
+        metrics.turned_away("crowd")
         metrics.round_done(7)
         found = samples(ask(server, "/metrics")[2])
     assert found == {
@@ -193,6 +194,7 @@ def test_metrics_over_http():
         ("colonnade_faults_total", '{cause="away"}'): 1,
         ("colonnade_peer_up", '{peer="shop"}'): 1,
         ("colonnade_peer_up", '{peer="hospital"}'): 1,
+        ("colonnade_turned_away_total", '{cause="crowd"}'): 1,
     }
     assert {name for name, _ in found} == {family.name for family in FAMILIES}
 

@@ -82,7 +82,12 @@ class Host:
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
         self.listener: Links = listener or Listener(
-            paper.federation.listen, paper.keys.credentials, list(paper.others), limit=LIMIT, crl=paper.keys.crl
+            paper.federation.listen,
+            paper.keys.credentials,
+            list(paper.others),
+            limit=LIMIT,
+            crl=paper.keys.crl,
+            turned_away=self.metrics.turned_away,
         )
         self.status = StatusFile(folder, OWNER, paper.job.name, 0, list(paper.others))
         self.lines = TlsLines(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -13,9 +12,10 @@ from threading import Condition, Thread
 from typing import Any
 
 from colonnade.errors import AwayError, Broken, LinkError
+from colonnade.federation.gate import PATIENCE, Gate
 from colonnade.federation.keys import Credentials, check_not_revoked, common_name
 from colonnade.federation.mailbox import Mailbox
-from colonnade.federation.tls import load_grpc, server_credentials, split_address
+from colonnade.federation.tls import load_grpc, server_credentials
 
 log = logging.getLogger(__name__)
 SERVICE, STREAM = "colonnade.Link", "Stream"
@@ -81,7 +81,9 @@ class Listener:
         *,
         limit: int = LIMIT,
         crl: Path | None = None,
+        turned_away: Callable[[str], None] | None = None,
     ) -> None:
+        """``turned_away`` is told why, when a connection is cut over which no party came."""
         self._grpc = load_grpc()
         self._names, self._limit, self._crl, self._ca = frozenset(names), limit, crl, credentials.ca
         self._links: dict[str, _Link] = {}
@@ -89,13 +91,14 @@ class Listener:
         self._changed = Condition()
         self._closed = False
         check_not_revoked(credentials.cert, crl, credentials.ca)
-        _check_free(address)
+        self._gate = Gate(address, len(names), turned_away)
+        self.port = self._gate.port
         handler = self._grpc.stream_stream_rpc_method_handler(self._serve)
         self._server = self._grpc.server(
             _Threads(),
             handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}),),
             options=(
-                ("grpc.so_reuseport", 0),
+                ("grpc.server_handshake_timeout_ms", int(1000 * PATIENCE)),
                 ("grpc.http2.min_ping_interval_without_data_ms", OFTENEST_PING),
                 *KEEP_ALIVE,
                 *size_options(limit),
@@ -103,12 +106,14 @@ class Listener:
             maximum_concurrent_rpcs=_STREAMS_EACH * (len(names) + 1),
         )
         try:
-            self.port: int = self._server.add_secure_port(address, server_credentials(credentials))
+            self._server.add_secure_port(f"unix:{self._gate.inner}", server_credentials(credentials))
         except RuntimeError:
+            self._gate.close()
             raise LinkError(
                 f"grpc cannot listen at {address} with this certificate; check that it is one for a server."
             ) from None
         self._server.start()
+        self._gate.start()
 
     def connection(self, party: str) -> int:
         """The number of the party's present connection; 0 if it has none."""
@@ -148,7 +153,9 @@ class Listener:
             self._changed.notify_all()
         for party in [*self._links]:
             self.hang_up(party, "the owner closed the link.")
+        self._gate.refuse_more()
         self._server.stop(_CLOSING).wait(2 * _CLOSING)
+        self._gate.close()
 
     def _present(self, party: str) -> int:
         self._check_name(party)
@@ -185,8 +192,9 @@ class Listener:
         try:
             party = self._check_guest(context.auth_context())
         except LinkError as error:
-            log.warning("refused a connection: %s", str(error))
+            log.warning("refused a connection from %s: %s", self._gate.address_of(context.peer()), str(error))
             context.abort(self._grpc.StatusCode.PERMISSION_DENIED, str(error))
+        self._gate.prove(context.peer(), party)
         with self._changed:
             if self._closed:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "the owner is closing.")
@@ -228,21 +236,3 @@ class _Threads(Executor):
 
         Thread(target=run, daemon=True).start()
         return future
-
-
-def _check_free(address: str) -> None:
-    """Say why an address cannot be listened at, which grpc does not."""
-    host, port = split_address(address)
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
-            probe.listen(1)
-    except (socket.gaierror, UnicodeError):
-        raise LinkError(f"the name '{host}' does not resolve; listen at an address of this machine.") from None
-    except OSError as error:
-        raise LinkError(
-            f"port {port} of {host} cannot be listened at: {error.strerror}; choose another port, or an address of "
-            "this machine."
-        ) from None

@@ -33,7 +33,10 @@ WAITED = Family("colonnade_waited_seconds_total", "counter", "Seconds spent wait
 RECONNECTS = Family("colonnade_reconnects_total", "counter", "How often a peer came back.", ("peer",))
 FAULTS = Family("colonnade_faults_total", "counter", "Faults by cause.", ("cause",))
 UP = Family("colonnade_peer_up", "gauge", "1 if a peer is connected, 0 if it is away.", ("peer",))
-FAMILIES = (ROUNDS, ROUND, MESSAGES, BYTES, WAITED, RECONNECTS, FAULTS, UP)
+TURNED = Family(
+    "colonnade_turned_away_total", "counter", "Connections that were cut before a party came over them.", ("cause",)
+)
+FAMILIES = (ROUNDS, ROUND, MESSAGES, BYTES, WAITED, RECONNECTS, FAULTS, UP, TURNED)
 
 
 class Metrics:
@@ -69,6 +72,10 @@ class Metrics:
     def fault(self, cause: str) -> None:
         """Something went wrong; causes are few, as those of :class:`colonnade.federation.exits.Exit`."""
         self._add(FAULTS, 1, cause)
+
+    def turned_away(self, cause: str) -> None:
+        """A connection was cut over which no party came; causes are those of the owner's gate."""
+        self._add(TURNED, 1, cause)
 
     def up(self, peer: str) -> None:
         """A peer is connected."""

@@ -1,0 +1,134 @@
+"""One connection through the owner's gate: bytes from outside to grpc and back, as they are."""
+
+from __future__ import annotations
+
+import socket
+import time
+from selectors import EVENT_READ, EVENT_WRITE
+
+from colonnade.errors import LinkError
+
+RECORD_HEAD = 5  # bytes: kind, version, length
+HANDSHAKE = 0x16
+LONGEST_RECORD = 16 << 10
+CHUNK = 256 << 10
+_AT_ONCE = 8  # chunks of one connection before the others have their turn
+
+
+class Way:
+    """From one socket to another; at most one chunk waits on it, so a slow reader slows its writer down."""
+
+    def __init__(self, source: socket.socket, sink: socket.socket, first: bytes = b"") -> None:
+        self.source, self.sink, self.pending = source, sink, first
+        self.count, self.ended = len(first), False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more and all that came is gone."""
+        return self.ended and not self.pending
+
+    def move(self, buffer: memoryview) -> None:
+        """Take and give what is possible without waiting."""
+        for _ in range(_AT_ONCE):
+            if self.pending:
+                self.pending = self._given(memoryview(self.pending))
+            if self.pending or self.ended:
+                break
+            try:
+                size = self.source.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                size = 0
+            self.count, self.ended = self.count + size, not size
+            self.pending = self._given(buffer[:size])
+        if self.is_over:
+            _end(self.sink)
+
+    def _given(self, data: memoryview) -> bytes:
+        """Send; gives what must wait."""
+        try:
+            return bytes(data[self.sink.send(data) :]) if data else b""
+        except (BlockingIOError, InterruptedError):
+            return bytes(data)
+        except OSError:  # nobody reads it
+            self.ended = True
+            return b""
+
+
+class Pipe:
+    """A connection from outside, which gets one to grpc when its first TLS record is whole."""
+
+    def __init__(self, outer: socket.socket, address: str) -> None:
+        self.outer, self.address, self.began = outer, address, time.monotonic()
+        self.inner: socket.socket | None = None
+        self.party, self.name = "", ""
+        self.is_unwanted = False  # said by other threads
+        self._hello = bytearray()
+        self._ways: tuple[Way, ...] = ()
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """One, or two."""
+        return [self.outer] if self.inner is None else [self.outer, self.inner]
+
+    @property
+    def came(self) -> int:
+        """Bytes from outside."""
+        return self._ways[0].count if self._ways else len(self._hello)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether grpc has said its last, or nobody is left to hear it."""
+        return self.is_unwanted or bool(self._ways and self._ways[1].is_over)
+
+    def greet(self) -> bool:
+        """Read on in the first record; whether it is whole. :class:`LinkError` if it is none, or nobody is there."""
+        while len(self._hello) < self._due():
+            try:
+                data = self.outer.recv(self._due() - len(self._hello))
+            except (BlockingIOError, InterruptedError):
+                return False
+            if not data:
+                raise LinkError("it hung up.")
+            self._hello += data
+        return True
+
+    def _due(self) -> int:
+        """Bytes of the first record, as far as it is known."""
+        if len(self._hello) < RECORD_HEAD:
+            return RECORD_HEAD
+        length = int.from_bytes(self._hello[3:RECORD_HEAD], "big")
+        if self._hello[0] != HANDSHAKE or self._hello[1] != 3 or not 0 < length <= LONGEST_RECORD:
+            raise LinkError("it does not speak TLS.")
+        return RECORD_HEAD + length
+
+    def join(self, inner: socket.socket, name: str) -> None:
+        """Let its bytes go on to grpc, where it has this name."""
+        self.inner, self.name = inner, name
+        self._ways = Way(self.outer, inner, bytes(self._hello)), Way(inner, self.outer)
+
+    def move(self, buffer: memoryview) -> None:
+        """Take and give what is possible without waiting, both ways."""
+        for way in self._ways:
+            way.move(buffer)
+
+    def waits_for(self, one: socket.socket) -> int:
+        """What must happen to one of its sockets before anything can move there."""
+        if not self._ways:
+            return EVENT_READ
+        into, out = self._ways if one is self.outer else self._ways[::-1]
+        reads = EVENT_READ if not into.ended and not into.pending else 0
+        return reads | (EVENT_WRITE if out.pending else 0)
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        for one in self.sockets:
+            one.close()
+
+
+def _end(sink: socket.socket) -> None:
+    try:
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
