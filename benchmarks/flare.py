@@ -31,7 +31,9 @@ from benchmarks.table import show
 from colonnade.config import read_job
 from colonnade.federation.keys import make_keys
 from colonnade.jobs import train_job
+from colonnade.ledger import OWNER
 
+OWN = "bank"
 SITES = ("shop", "clinic", "insurer", "mill")
 ROOT = Path(__file__).parent.parent
 TRAIN = '[train]\nmethod = "vimadmm"\nepochs = {epochs}\nbatch = 32\nseed = 3\n'
@@ -78,7 +80,7 @@ def write_table(place: Path, rows: Any, named: Sequence[tuple[str, Any]]) -> Non
 def write_job(folder: Path, job: str, how: str, *, deadline: int = 120, columns: bool = True) -> None:
     """A job for the owner, with its columns or its labels alone, and the same for one process that has all files."""
     table = "rows.csv" if columns else "labels.csv"
-    own = '[[party]]\nname = "bank"\nfiles = "{}"\nid = "id"\nlabel = "label"\n'
+    own = f'[[party]]\nname = "{OWN}"\nfiles = "{{}}"\nid = "id"\nlabel = "label"\n'
     keys = "".join(f'[[party]]\nname = "{name}"\nkey = "../{name}/identity.pub"\n' for name in SITES)
     files = "".join(f'[[party]]\nname = "{name}"\nfiles = "{name}/rows.csv"\nid = "id"\n' for name in SITES)
     head = f'[federation]\ndeadline = {deadline}\nlabels = "shown"\n'
@@ -124,6 +126,14 @@ def states(poc: Poc, job: str, names: Mapping[str, str]) -> dict[str, dict[str, 
     return found
 
 
+def secrets(poc: Poc, job: str) -> dict[str, bytes]:
+    """What every side drew for a job, from its own folder."""
+    owner = poc.wait_for(f"{SERVER}/colonnade/{job}-????????", 1.0)
+    places = {name: poc.kit(name) / "colonnade" / owner.name for name in SITES}
+    whole = {OWNER: owner, OWN: owner, **places}
+    return {name: (place / "secret.key").read_bytes() for name, place in whole.items()}
+
+
 def states_in(folder: Path, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The newest states in a run folder, by whose they are."""
     newest = max((folder / "checkpoints").glob("[0-9]*"))
@@ -153,7 +163,8 @@ def report(poc: Poc, folder: Path, job: str) -> str:
     """Whether a job came to what one process comes to."""
     alone, results = folder / f"alone-{job}", folder / f"results-{job}"
     paper = read_job(folder / f"{job}.toml")
-    near = train_job(replace(paper, train=replace(paper.train, runtime="loop")), alone)
+    how = replace(paper, train=replace(paper.train, runtime="loop"))
+    near = train_job(how, alone, secrets=secrets(poc, job))
     same = {
         "history": history(alone) == history(results),
         "ledger": (alone / "ledger.csv").read_text() == (results / "ledger.csv").read_text(),

@@ -20,6 +20,7 @@ from colonnade.federation.host import Host
 from colonnade.federation.keys import make_keys
 from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
+from colonnade.ledger import OWNER
 
 OTHERS = ("shop", "clinic", "insurer")
 ROWS = 90
@@ -82,6 +83,12 @@ class Companies:
         parties = [paper.own, *(PartySection(one, f"../{one}/{one}.csv", "id") for one in paper.others)]
         files = Files(tuple(parties), AlignSection(mode="plain"), paper.prepare, self.folder / "bank")
         return replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))
+
+    def secrets(self, place: Path) -> dict[str, bytes]:
+        """What every side drew in a job below ``place``; the bank's own columns are the owner's."""
+        found = {one: next((place / one).glob("*-*/secret.key")) for one in OTHERS}
+        whole = {OWNER: place / "bank" / "secret.key", "bank": place / "bank" / "secret.key", **found}
+        return {name: file.read_bytes() for name, file in whole.items()}
 
     @contextmanager
     def parties(self, place: Path) -> Iterator[dict[str, BaseProcess]]:

@@ -32,7 +32,8 @@ def companies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Companies]
 
 def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], place: Path, **options: object) -> None:
     paper = where.paper(method, seals, **options)
-    far, near = where.train(paper, place), train_job(where.alone(paper))
+    far = where.train(paper, place)
+    near = train_job(where.alone(paper), secrets=where.secrets(place))
     assert without_time(far.history) == without_time(near.history)
     assert far.ledger.to_json() == near.ledger.to_json()
     assert set(far.description["columns"]) <= {"bank"}  # no party tells the names of its columns
@@ -102,7 +103,7 @@ def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_p
         finally:
             host.close()
     job = where.alone(paper)
-    near = train_job(job)
+    near = train_job(job, secrets=where.secrets(tmp_path))
     assert isinstance(job.data, Files)
     sheets = job.data.read()
     expected = cn.score(near, sheets, mode="plain", seed=paper.job.train.seed)

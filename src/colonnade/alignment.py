@@ -112,7 +112,7 @@ def align(
         raise unknown("runtime of an alignment", runtime, RUNTIMES)
     began = time.process_time()
     seats = _seats([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
-    channel = Channel(seed=terms.seed, wire=runtime == "bytes")
+    channel = Channel(wire=runtime == "bytes")
     Ring(InProcess(seats, seats, channel, owner_is_first=True), terms, on_progress).run()
     seconds = time.process_time() - began
     by_party = {name: seat.seconds for name, seat in zip(called, seats, strict=True)}

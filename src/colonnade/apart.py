@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from colonnade.errors import ConfigError
+from colonnade.folder import make_folder
 from colonnade.kept import KeptInFolder
+from colonnade.ledger import OWNER
 from colonnade.method import Method
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
@@ -18,6 +21,7 @@ from colonnade.runtime.lines import DirectLines, Lines
 from colonnade.runtime.party import Party, Seat
 from colonnade.runtime.ray_lines import RayLines
 from colonnade.seal.keys import Identity
+from colonnade.secret import fresh_secret, secret_in
 from colonnade.settings import Settings
 from colonnade.table import Table, parties_of
 
@@ -25,8 +29,20 @@ Connect = Callable[[Sequence[Seat]], Lines]
 
 
 def make_party(seat: Seat) -> Party:
-    """A party with its states in its seat's folder, or in memory."""
+    """A party with its states in its seat's folder, or in memory; where it runs it draws its secret, if it has one."""
+    if has_secrets(seat.settings):
+        seat = replace(seat, secret=_secret(seat.folder))
     return Party(seat, None if seat.folder is None else KeptInFolder(seat.folder))
+
+
+def has_secrets(settings: Settings) -> bool:
+    """Whether every side was asked to draw from a secret of its own."""
+    return bool((settings.cluster or {}).get("secrets"))
+
+
+def _secret(folder: Path | None) -> bytes:
+    """A secret that outlives this process if states do."""
+    return fresh_secret() if folder is None else secret_in(make_folder(folder))
 
 
 def far_for(
@@ -43,7 +59,8 @@ def far_for(
     if settings.runtime not in _CONNECT:
         return None
     owner_is_first = tables[0].columns is not None
-    identities = {table.name: Identity.new() for table in parties_of(tables)[owner_is_first:]}
+    others = [table.name for table in parties_of(tables)[owner_is_first:]]
+    identities = {name: Identity.new() for name in others}
     return Far(
         connect=_CONNECT[settings.runtime],
         schema=rehearse_tables(tables, method, settings, models, optimizers),
@@ -51,8 +68,15 @@ def far_for(
         session=os.urandom(16),
         keys={name: identity.public for name, identity in identities.items()},
         identities=identities,
+        secrets=_of_owners(tables, others, folder) if has_secrets(settings) else None,
         folder=None if folder is None else folder / "parties",
     )
+
+
+def _of_owners(tables: Sequence[Table], others: Sequence[str], folder: Path | None) -> dict[str, bytes]:
+    """One secret for all that computes in the owner's process: all owners, and their own columns."""
+    here = [table.name for table in tables if table.name not in others]
+    return dict.fromkeys((OWNER, *here), _secret(folder))
 
 
 def _direct(seats: Sequence[Seat]) -> Lines:

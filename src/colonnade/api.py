@@ -172,7 +172,10 @@ def _moved(settings: Settings, runtime: Cluster | None) -> Settings:
             f"resume came with runtime={runtime!r} for a run with runtime='{settings.runtime}'; only a run on a "
             "cluster can move, to another cn.Cluster."
         )
-    return replace(settings, cluster=runtime.plain())
+    secrets = bool((settings.cluster or {}).get("secrets"))
+    if runtime.secrets and not secrets:
+        raise ConfigError("resume came with secrets=True for a run whose sides drew from the seed; leave it out.")
+    return replace(settings, cluster={**runtime.plain(), "secrets": secrets})
 
 
 def _prolonged(

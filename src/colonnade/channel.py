@@ -17,6 +17,7 @@ from colonnade.errors import AwayError, SealError, TrainingError
 from colonnade.heard import Absence, Heard, as_heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
+from colonnade.randomness import Sources
 from colonnade.schedule import Turn
 from colonnade.seal import Seals
 from colonnade.seal.blind import SPREAD
@@ -44,13 +45,13 @@ class Channel:
         wire: bool = False,
         seals: Seals | None = None,
         parties: Sequence[str] = (),
-        seed: int = 0,
+        sources: Sources | None = None,
         opener: str = OWNER,
     ) -> None:
         self.ledger = ledger if ledger is not None else Ledger()
         self.wire = wire
         self.seals = seals or Seals()
-        self.seed = seed
+        self.sources = sources or Sources(0)
         self.opener = opener
         self.tables: dict[str, People] = {}
         self.ends: dict[str, End] = {}
@@ -160,7 +161,7 @@ class Channel:
     def end(self, name: str) -> End:
         """One side's end, made at its first use."""
         if name not in self.ends:
-            self.ends[name] = End(name, self.seals, self.seed, self.tables)
+            self.ends[name] = End(name, self.seals, self.sources, self.tables)
         return self.ends[name]
 
     def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:

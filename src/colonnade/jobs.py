@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,12 @@ def train_job(
     on_round: OnRound | None = None,
     selection: Selection | None = None,
     gathered: Gathered | None = None,
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Run:
-    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects."""
+    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects.
+
+    ``secrets`` are those of sides that did the job apart, to do the same in this process.
+    """
     found = gathered or gather(job)
     rows, test = found.train, found.tested
     if job.select is not None:
@@ -89,7 +93,7 @@ def train_job(
     place = folder or job.train.folder
     if place is not None:
         check_vacant(Path(place))
-    run = start(plan_of(job, rows), rows, place)
+    run = start(plan_of(job, rows), rows, place, secrets=secrets)
     if found.alignment is not None:
         run.ledger.add(found.alignment.ledger)
     return run.fit(test, on_round)

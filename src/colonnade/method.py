@@ -12,7 +12,6 @@ axes and reduces a loss over its last axes only. ``descend`` accepts such a loss
 
 from __future__ import annotations
 
-import hashlib
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -26,6 +25,7 @@ from colonnade.errors import ConfigError, unknown
 from colonnade.net import Net, descend, take_step
 from colonnade.optim import SGD, OptimizerBuilder
 from colonnade.options import check_types
+from colonnade.randomness import Randomness
 from colonnade.schedule import Turn
 from colonnade.seal.labels import LaplaceLabels, RandomLabels
 from colonnade.step import owner_step, party_step, steps_of
@@ -196,14 +196,13 @@ class Owner:
     owner's state: they are saved and loaded by name. The fields set here are not.
     """
 
-    def __init__(self, labels: Tensor, task: Task, parties: int, seed: int) -> None:
+    def __init__(self, labels: Tensor, task: Task, parties: int, randomness: Randomness) -> None:
         self.tables = {"train": labels}
         self.task = task
         self.parties = parties
-        self.seed = seed
+        self.randomness = randomness
         self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
         self.owners: Any = None  # Owners, this one first, for methods that know several
-        self.secret: bytes | None = None  # what protected labels are drawn from; None in a simulation, which repeats
         self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
         self._given = set(vars(self)) | {"_given"}
 
@@ -236,9 +235,7 @@ class Owner:
 
     def protect(self, labels: RandomLabels | LaplaceLabels) -> Tensor:
         """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
-        # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
-        key = self.secret or hashlib.sha256(f"labels/{self.seed}".encode()).digest()
-        self.soft = labels.protect(self.tables["train"], self.outputs, key)
+        self.soft = labels.protect(self.tables["train"], self.outputs, self.randomness.key("labels"))
         return self.soft
 
     def kept(self) -> dict[str, Any]:

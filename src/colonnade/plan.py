@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -94,8 +94,17 @@ def plan(
     return Plan(chosen, settings, seals, listed(seal), builders, optimizers)
 
 
-def start(what: Plan, tables: Sequence[Table], folder: str | Path | None = None, far: Far | None = None) -> Run:
-    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own."""
+def start(
+    what: Plan,
+    tables: Sequence[Table],
+    folder: str | Path | None = None,
+    far: Far | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> Run:
+    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own.
+
+    ``secrets`` are those of sides that computed elsewhere, to do in this process what they did.
+    """
     place = None if folder is None else make_folder(folder)
     each = what.settings, what.models, what.optimizers
     return Run(
@@ -106,6 +115,7 @@ def start(what: Plan, tables: Sequence[Table], folder: str | Path | None = None,
         folder=place,
         description=_describe(tables, what.method, what.models, what.optimizers, what.given),
         far=far or far_for(tables, what.method, *each, place),
+        secrets=secrets,
     )
 
 

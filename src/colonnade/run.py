@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,8 +53,10 @@ class Run(Trained):
         folder: Path | None = None,
         description: dict[str, Any] | None = None,
         far: Far | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> None:
-        super().__init__(tables, method, settings, models, optimizers, seals=seals, folder=folder, far=far)
+        where: dict[str, Any] = {"folder": folder, "far": far, "secrets": secrets}
+        super().__init__(tables, method, settings, models, optimizers, seals=seals, **where)
         self.description = description or {}
         self.opened = False  # without the tables that it was trained on
         self.history: list[dict[str, float]] = []

@@ -11,6 +11,7 @@ from colonnade.channel import Channel
 from colonnade.errors import ConfigError, SealError, TableError, unknown
 from colonnade.ledger import OWNER, Ledger
 from colonnade.options import whole
+from colonnade.randomness import Sources
 from colonnade.run import Run
 from colonnade.runtime import InProcess, threads
 from colonnade.runtime.loop import LoopSite
@@ -149,15 +150,16 @@ def _scores(tables: Sequence[Table], plan: Plan, blind: Blind | None, helper: st
     """The parties behind the channel, and what is estimated from their answers."""
     parties = [replace(tables[0], name=OWNER), *tables[1:]] if tables[0].columns is not None else list(tables[1:])
     owner_is_first = parties[0].name == OWNER
-    sites = [LoopSite(k, table, {}, plan.seed) for k, table in enumerate(parties)]
+    sources = Sources(plan.seed)
+    sites = [LoopSite(k, table, {}, sources.of(table.name)) for k, table in enumerate(parties)]
     steps = Steps(plan.sample.queries, tuple(table.scale is not None for table in parties))
     always = [0] if owner_is_first else []
     known = (tables[0].labels, plan.sample, plan.neighbours, always)
-    at_owner = InProcess(parties, sites, Channel(ledger, seed=plan.seed), owner_is_first=owner_is_first)
+    at_owner = InProcess(parties, sites, Channel(ledger, sources=sources), owner_is_first=owner_is_first)
     if blind is None:
         return OpenScores(at_owner, steps, *known)
     names = [table.name for table in parties]
-    to_helper = Channel(ledger, seals=Seals(blind=blind), parties=names, seed=plan.seed, opener=helper)
+    to_helper = Channel(ledger, seals=Seals(blind=blind), parties=names, sources=sources, opener=helper)
     to_helper.know("train", parties[0])
     at_helper = InProcess(parties, sites, to_helper, owner_is_first=False)
     return HelperScores(at_owner, steps, Helper(at_helper, to_helper), Secret.of_seed(plan.seed), *known)

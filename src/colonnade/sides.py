@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from colonnade.channel import Channel
@@ -17,9 +16,9 @@ from colonnade.missing import keeps_means
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.owners import all_labels, places_of
+from colonnade.randomness import Sources
 from colonnade.runtime import InProcess, LabelOwners, make_owners, make_parties
 from colonnade.runtime.far import Far
-from colonnade.schedule import derive_seed
 from colonnade.seal import Seals
 from colonnade.settings import Settings
 from colonnade.state import Packed, pack, under, unpack
@@ -100,15 +99,16 @@ def make_sides(
     seals: Seals,
     ledger: Ledger,
     far: Far | None = None,
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Sides:
-    """Every side as it is before the first round."""
-    parties, labels, seed = parties_of(tables), all_labels(tables), settings.seed
+    """Every side as it is before the first round; with ``secrets`` of sides that compute here, as they drew it."""
+    parties, labels = parties_of(tables), all_labels(tables)
+    sources = Sources(settings.seed, secrets if far is None else far.secrets)
     owner_is_first = tables[0].columns is not None
     others = [table.name for table in parties[owner_is_first:]]
-    channel = Channel(ledger, seals=seals, parties=others, seed=seed)
+    channel = Channel(ledger, seals=seals, parties=others, sources=sources)
     channel.heard = Heard(means=keeps_means(method, settings), sample=method.refits)
-    owner = Owner(labels, task, len(parties), seed)
-    owner.secret = None if far is None else far.secret
+    owner = Owner(labels, task, len(parties), sources.of(OWNER))
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     owners = None
@@ -121,6 +121,7 @@ def make_sides(
             parties=len(parties),
             task=task,
             channel=channel,
+            sources=sources,
         )
         ledger.owners = owners.names
     built = make_parties(
@@ -131,6 +132,7 @@ def make_sides(
         optimizers=optimizers,
         task=task,
         channel=channel,
+        sources=sources,
         owner_is_first=owner_is_first,
         owners=owners,
         far=far,
@@ -138,7 +140,6 @@ def make_sides(
     sides = Sides(owner, built, owners, channel)
     if seals.labels is not None:
         sides.teach(owner.protect(seals.labels))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive_seed(seed, "init", "owner"))
+    with owner.randomness.drawing("init", "owner"):
         method.start(owner)
     return sides

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +48,7 @@ class Trained:
         seals: Seals | None = None,
         folder: Path | None = None,
         far: Far | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> None:
         self.method, self.settings, self.folder = method, settings, folder
         self.models, self.optimizers = list(models), list(optimizers)  # what built each party's, to train once more
@@ -63,7 +64,9 @@ class Trained:
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
         self.seals = seals or Seals()
         task = self._task(tables)
-        self.sides = make_sides(tables, method, task, settings, models, optimizers, self.seals, self.ledger, far)
+        self.sides = make_sides(
+            tables, method, task, settings, models, optimizers, self.seals, self.ledger, far, secrets
+        )
         self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
         self.owner.held_out = self.schedule.valid_rows
 

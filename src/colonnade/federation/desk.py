@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import CheckpointError, FolderError, ManifestError, PrivacyError
+from colonnade.errors import CheckpointError, ManifestError, PrivacyError
 from colonnade.federation.audit import lock_file
 from colonnade.federation.terms import first_difference, job_id
 from colonnade.folder import make_folder, write_bytes, write_text
-from colonnade.small_files import opened, read_json, read_small
+from colonnade.secret import secret_in
+from colonnade.small_files import opened, read_json
 
 
 class Desk:
@@ -53,20 +53,7 @@ class Desk:
     @property
     def secret(self) -> bytes:
         """Thirty-two bytes that only this side knows, drawn once."""
-        place = self.folder / "secret.key"
-        if not place.exists():
-            try:
-                with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                    file.write(os.urandom(32))
-            except OSError as error:
-                raise FolderError(f"{place} cannot be written: {error.strerror}; free some space.") from None
-        try:
-            raw = read_small(place, 1024)
-        except OSError:
-            raw = b""
-        if len(raw) != 32:
-            raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start anew.")
-        return raw
+        return secret_in(self.folder)
 
     def keep_rows(self, rows: np.ndarray, facts: dict[str, Any]) -> None:
         """Keep which rows are common, in the common order: this side's own row numbers."""

@@ -340,7 +340,7 @@ class Guest:
     def _begin_prediction(self, trained: Desk, rows: Table, session: bytes) -> Facts:
         table = stand_in(self._plan, self.name)
         seat = seat_of(self._agreed(), self._plan, self.name, self.paper.keys.identity, table, table)
-        seat = replace(seat, session=session, tables={"predict": rows})
+        seat = replace(seat, session=session, secret=trained.secret, tables={"predict": rows})
         self.server = Party(seat, KeptInFolder(trained.folder / "states"))
         log.info("predicts with %d new rows", rows.rows)
         return {}

@@ -256,7 +256,7 @@ class Host:
         terms = align_terms(self.terms)
         keys = {OWNER if name == self.name else name: key for name, key in self.keys.items()}
         seat = Seat(0, Peer(terms, 0, texts(self.sheet.ids, self.name), self.paper.keys.identity, keys))
-        channel = Channel(seed=terms.seed)
+        channel = Channel()
         sides: list[Named] = [seat, *(_Named(name) for name in terms.names[1:])]
         Ring(Remote(sides, [seat], channel, self.lines, Schema(), job=self.job), terms, on_progress).run()
         peer = seat.peer
@@ -320,7 +320,7 @@ class Host:
             schema=schema,
             job=self.job,
             keys={name: key for name, key in self.keys.items() if name != self.name},
-            secret=self.desk.secret,
+            secrets=dict.fromkeys((OWNER, self.name), self.desk.secret),
         )
         run = start(what, tables, self.folder, far)
         if checkpoint.is_there(self.folder / "checkpoints"):

@@ -25,6 +25,7 @@ from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
 from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.folder import make_folder, write_text
+from colonnade.ledger import OWNER
 from colonnade.run import Run
 from colonnade.runtime.far import Far
 from colonnade.runtime.schema import Schema
@@ -111,7 +112,7 @@ class Prediction(Host):
             schema=self._agree_again(own.rows),
             job=self.job,
             keys={name: key for name, key in self.keys.items() if name != self.name},
-            secret=Desk(self.run_folder).secret,
+            secrets=dict.fromkeys((OWNER, self.name), Desk(self.run_folder).secret),
         )
         run = resume(self.run_folder, train=False, far=far)
         return run, run.predict([own, *(self._stand_in(party, own) for party in self.paper.others)])

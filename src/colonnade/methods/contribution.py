@@ -20,7 +20,6 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError
 from colonnade.method import Mine, Owner, Parties, Turn, owner_step
-from colonnade.schedule import permutation
 
 
 class Labels(NamedTuple):
@@ -82,8 +81,8 @@ def other_rows(owner: Owner, turn: Turn) -> Turn:
             "contributions are measured on rows outside the batch and there are none; "
             "give valid=0.1, say, or a smaller batch."
         )
-    chosen = permutation(len(pool), owner.seed, "contribution", turn.round)[: len(turn.rows)]
-    return Turn(turn.round, pool[chosen], turn.table, "explain")
+    order = torch.randperm(len(pool), generator=owner.randomness.generator("contribution", turn.round))
+    return Turn(turn.round, pool[order[: len(turn.rows)]], turn.table, "explain")
 
 
 def steepest(owner: Owner, parties: Parties, turn: Turn) -> Direction:

@@ -26,7 +26,6 @@ from torch import Tensor
 from colonnade.errors import unknown
 from colonnade.method import Owner, Parties, Turn, register
 from colonnade.methods.side_by_side import SideBySide
-from colonnade.schedule import derive_seed
 
 FILLS = ("zero", "mean", "random", "none")
 
@@ -65,6 +64,6 @@ class TVFL(SideBySide):
             return torch.zeros_like(own)
         if self.fill == "mean":
             return torch.full_like(own, float(own.mean()))
-        seed = derive_seed(owner.seed, "fill", party, turn.round, turn.rows[:1].tolist())
-        drawn = torch.rand(own.shape, generator=torch.Generator().manual_seed(seed))
+        generator = owner.randomness.generator("fill", party, turn.round, turn.rows[:1].tolist())
+        drawn = torch.rand(own.shape, generator=generator)
         return own.min() + (own.max() - own.min()) * drawn

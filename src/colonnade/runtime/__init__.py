@@ -15,6 +15,7 @@ from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
+from colonnade.randomness import Sources
 from colonnade.runtime.build import build_parts
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
@@ -24,7 +25,6 @@ from colonnade.runtime.label_owners import LabelOwners
 from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.remote import Remote
 from colonnade.runtime.site import Site
-from colonnade.schedule import derive_seed
 from colonnade.settings import Settings
 from colonnade.table import Table
 from colonnade.task import Task
@@ -63,6 +63,7 @@ def make_parties(
     optimizers: Sequence[OptimizerBuilder],
     task: Task,
     channel: Channel,
+    sources: Sources,
     owner_is_first: bool,
     owners: LabelOwners | None = None,
     far: Far | None = None,
@@ -71,15 +72,16 @@ def make_parties(
 
     ``owners`` are all of them, if the method knows several.
     """
-    leaders, seed = {OWNER: 1.0} if owners is None else owners.leaders, settings.seed
+    leaders = {OWNER: 1.0} if owners is None else owners.leaders
     here = tables[: int(owner_is_first)] if far is not None else tables
+    draws = [sources.of(table.name) for table in here]
     parts = [
-        build_parts(method, table, k, models[k], optimizers[k], task.outputs, seed, list(leaders))
+        build_parts(method, table, k, models[k], optimizers[k], task.outputs, draws[k], list(leaders))
         for k, table in enumerate(here)
     ]
     # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
     apart = {0} if owner_is_first and method.needs_owner_columns else set()
-    singles = [LoopSite(k, table, parts[k], seed) for k, table in enumerate(here)]
+    singles = [LoopSite(k, table, parts[k], draws[k]) for k, table in enumerate(here)]
     for single in singles:
         single.leaders, single.task = leaders, task.public
     channel.wire = settings.runtime == "bytes"
@@ -113,15 +115,15 @@ def make_owners(
     parties: int,
     task: Task,
     channel: Channel,
+    sources: Sources,
 ) -> LabelOwners:
     """Build every owner's networks, for methods that know several, and put them behind the runtime of the settings."""
-    parts, seed = [], settings.seed
+    parts, draws = [], sources.of(OWNER)
     for _ in tables:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derive_seed(seed, "init", "owners"))  # the same for all
+        with draws.drawing("init", "owners"):  # the same for all
             parts.append(method.owner_parts(parties, task.outputs))
     # Their numbers would be those of parties, and what they draw must be their own.
-    singles = [LoopSite(k, table, parts[k], derive_seed(seed, "owners")) for k, table in enumerate(tables)]
+    singles = [LoopSite(k, table, parts[k], draws.within("owners")) for k, table in enumerate(tables)]
     for single in singles:
         single.task = task
     sites = _sites(singles, parts, settings, set(), lambda _: None)

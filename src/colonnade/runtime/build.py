@@ -14,7 +14,7 @@ from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
-from colonnade.schedule import derive_seed
+from colonnade.randomness import Randomness
 from colonnade.table import Table
 
 
@@ -25,16 +25,12 @@ def build_parts(
     model: ModelBuilder,
     optimizer: OptimizerBuilder,
     outputs: int,
-    seed: int,
+    randomness: Randomness,
     leaders: Sequence[str] = (OWNER,),
 ) -> dict[str, Part]:
-    """One party's networks, initialised from (seed, party) and tried on its own rows."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(derive_seed(seed, "init", member))
-    try:
+    """One party's networks, initialised from its randomness and tried on its own rows."""
+    with randomness.drawing("init", member):
         return method.party_parts(Build(model, table, member, leaders), optimizer, outputs)
-    finally:
-        torch.set_rng_state(before)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class Cluster:
     ``nodes`` the ids, names or addresses of nodes that take processes in turn; without them they are spread.
     ``tls`` has the files "cert", "key" and "ca" of a cluster that asks for them. ``deadline`` is how many seconds an
     answer may take, and ``restarts`` how often in a run each process may be started again after it died.
+    With ``secrets`` every side draws its weights and all that is random from a secret of its own, as in a federation,
+    and not from the seed: such a run cannot be repeated, but resumed.
 
     >>> Cluster(group=25, resources={"big_memory": 1}).group
     25
@@ -48,6 +50,7 @@ class Cluster:
     tls: dict[str, str] | None = None
     deadline: float = 60.0
     restarts: int = 10
+    secrets: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("group", 1), ("restarts", 0)):
@@ -58,6 +61,8 @@ class Cluster:
         for name, amount in {"cpus": self.cpus, **(self.resources or {})}.items():
             if not number(amount, f"Cluster: {name}") >= 0:
                 raise ConfigError(f"Cluster: {name}={amount} is out of range; give 0 or more.")
+        if not isinstance(self.secrets, bool):
+            raise ConfigError(f"Cluster: secrets={self.secrets!r} is out of range; give true or false.")
         if self.tls is not None and self.tls.keys() != _TLS.keys():
             raise ConfigError(f"Cluster: tls has {sorted(self.tls)}; it must name the files of {', '.join(_TLS)}.")
 

@@ -33,8 +33,8 @@ class Far:
     session: bytes = NOTHING
     keys: Mapping[str, bytes] = field(default_factory=dict)
     identities: Mapping[str, Identity] = field(default_factory=dict)
-    secret: bytes | None = None
-    """What the owner draws protected labels from; None in a simulation, which must repeat."""
+    secrets: Mapping[str, bytes] | None = field(default=None, repr=False)
+    """What the sides draw from that compute in this process; None in a simulation, which must repeat."""
     folder: Path | None = None
     """Where parties of one organisation keep their states; None for memory."""
 
@@ -71,6 +71,7 @@ class Far:
                 keys=self.keys,
                 job=self.job,
                 session=self.session,
+                secret=(self.secrets or {}).get(table.name),
                 folder=None if self.folder is None else self.folder / f"{k:03d}",
                 leaders=leaders,
                 places=tuple(places),

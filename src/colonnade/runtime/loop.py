@@ -11,8 +11,8 @@ from torch import Tensor
 from colonnade.errors import ConfigError
 from colonnade.method import Net, Part, Turn
 from colonnade.optim import OptimizerBuilder
+from colonnade.randomness import Randomness
 from colonnade.runtime.site import Site
-from colonnade.schedule import derive_seed
 from colonnade.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
 from colonnade.table import Table
 
@@ -52,13 +52,13 @@ def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], who
 class LoopSite(Site):
     """Exactly one party, computed plainly: the reference."""
 
-    def __init__(self, member: int, table: Table, parts: dict[str, Part], seed: int) -> None:
+    def __init__(self, member: int, table: Table, parts: dict[str, Part], randomness: Randomness) -> None:
         super().__init__()
         self.members = [member]
         self.tables = {"train": table}
         self.loop_nets = {name: LoopNet(part, table.name) for name, part in parts.items()}
         self.nets = dict(self.loop_nets)
-        self.seed = seed
+        self.randomness = randomness
         self.soft: Tensor | None = None  # what one of several owners trains on instead of its labels
         self._drawn: tuple[Turn, Tensor] | None = None
 
@@ -76,18 +76,12 @@ class LoopSite(Site):
         return self.task.inside(self.tables[turn.table].labels.index_select(0, rows))
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
-        """Run the step with this party's own randomness, which follows from (seed, party, round, step)."""
+        """Run the step with this party's own randomness for its number, the purpose, the round and the step."""
         for net in self.loop_nets.values():
             net.train(turn.training)
-        before = torch.get_rng_state()
-        # Not torch.manual_seed, which also tells accelerators that are not there, at the cost of a small step.
-        drawn = derive_seed(self.seed, self.members[0], turn.purpose, turn.round, step.__name__)
-        torch.default_generator.manual_seed(drawn)
-        try:
-            with torch.set_grad_enabled(turn.training):
-                return [step(self, turn, *received)]
-        finally:
-            torch.set_rng_state(before)
+        what = self.members[0], turn.purpose, turn.round, step.__name__
+        with self.randomness.drawing(*what), torch.set_grad_enabled(turn.training):
+            return [step(self, turn, *received)]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put a table under a name."""

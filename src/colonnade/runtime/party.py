@@ -22,6 +22,7 @@ from colonnade.message import fields_of
 from colonnade.method import Method, Turn
 from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
+from colonnade.randomness import Sources
 from colonnade.runtime.build import build_parts
 from colonnade.runtime.keeping import Keeping
 from colonnade.runtime.letter import Letter
@@ -34,7 +35,6 @@ from colonnade.seal.bits import LARGEST_SCALE
 from colonnade.seal.blind import SPREAD, SumCode
 from colonnade.seal.blinded import AGREEING, UNTOLD, BlindedEnd
 from colonnade.seal.keys import Identity, Ticket
-from colonnade.seal.noise import NoiseSource
 from colonnade.settings import Settings
 from colonnade.state import Packed, under
 from colonnade.table import Table
@@ -79,8 +79,8 @@ class Seat:
     keys: Mapping[str, bytes]
     job: bytes
     session: bytes = bytes(16)
-    secret: bytes | None = None
-    """What noise is drawn from, known to this party alone; None in a simulation, which must repeat."""
+    secret: bytes | None = field(default=None, repr=False)
+    """What all randomness of this party comes from, known to it alone; None in a simulation, which must repeat."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     folder: Path | None = None
     leaders: Mapping[str, float] = field(default_factory=lambda: {OWNER: 1.0})
@@ -103,12 +103,12 @@ class Party(Server):
         self.keeping = Keeping() if keeping is None else keeping
         how, leaders = seat.settings, seat.leaders
         self.leaders = list(dict.fromkeys([OWNER, *leaders]))
-        parts = build_parts(
-            seat.method, seat.table, seat.member, seat.model, seat.optimizer, seat.task.outputs, how.seed, list(leaders)
-        )
-        self.site = LoopSite(seat.member, seat.table, parts, how.seed)
+        sources = Sources(how.seed, None if seat.secret is None else {self.name: seat.secret})
+        built, draws = (seat.model, seat.optimizer, seat.task.outputs), sources.of(self.name)
+        parts = build_parts(seat.method, seat.table, seat.member, *built, draws, list(leaders))
+        self.site = LoopSite(seat.member, seat.table, parts, draws)
         self.site.leaders, self.site.task = leaders, seat.task.public
-        self.channel = Channel(Ledger(), seals=Seals(), seed=how.seed)
+        self.channel = Channel(Ledger(), seals=Seals(), sources=sources)
         self.channel.seals = seat.seals  # its sums are blinded by the end below, not by a channel to others
         self.channel.know("train", seat.table)
         self.blinded = (
@@ -122,8 +122,6 @@ class Party(Server):
             if seat.method.several_owners
             else Schedule(rows, how.batch, how.seed, how.valid, how.shuffle)
         )
-        if seat.secret is not None:
-            self.channel.end(self.name).source = NoiseSource(seat.secret)
         for name, table in seat.tables.items():
             self.place(name, table)
         self._steps = seat.method.steps()

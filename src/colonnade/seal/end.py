@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from colonnade.errors import MessageError, SealError
-from colonnade.schedule import Turn, derive_seed
+from colonnade.randomness import Sources
+from colonnade.schedule import Turn
 from colonnade.seal import Seals
 from colonnade.seal.bits import SOFT_MAXIMUM, Bits
 from colonnade.seal.blind import SPREAD, Blind, Coded, FewBitCode, SumCode, WholeCode
@@ -32,14 +33,17 @@ class End:
     scales of blinded codes, which the owner sets; ``clipped`` counts what a scale cut off.
     """
 
-    def __init__(self, name: str, seals: Seals, seed: int, tables: dict[str, People]) -> None:
-        self.name, self.seals, self.seed, self.tables = name, seals, seed, tables
+    def __init__(self, name: str, seals: Seals, sources: Sources, tables: dict[str, People]) -> None:
+        self.name, self.seals, self.sources, self.tables = name, seals, sources, tables
         self.budget = None if seals.noise is None else seals.noise.budget(name)
-        # Every run of one process is a simulation that must repeat, so its secrets follow from the seed.
-        self.source = NoiseSource(hashlib.sha256(f"noise/{seed}/{name}".encode()).digest())
         self.memory: Fields = {}
         self.bounds: Fields = {}
         self.values = self.clipped = 0
+
+    @cached_property
+    def source(self) -> NoiseSource:
+        """What noise is drawn from; only the side itself has it, so it is not asked for before noise is."""
+        return NoiseSource(self.sources.of(self.name).key("noise", self.name))
 
     def release(self, fields: Fields, step: str, turn: Turn) -> Fields:
         """A message with noise on it, counted before it leaves; refused if the budget does not allow it."""
@@ -192,8 +196,8 @@ class End:
         self.memory[key].index_copy_(0, turn.rows, values)
 
     def draw(self, key: str, turn: Turn) -> Draw:
-        """Uniform numbers that follow from (seed, sender, receiver, round, step, field), so that a run repeats."""
-        generator = torch.Generator().manual_seed(derive_seed(self.seed, "seal", self.name, turn.round, key))
+        """Uniform numbers for the sender, receiver, round, step and field, the same again if a round is repeated."""
+        generator = self.sources.of(self.name).generator("seal", self.name, turn.round, key)
         return lambda shape: torch.rand(shape, generator=generator)
 
     def state(self) -> Fields:

@@ -1,0 +1,113 @@
+"""The two companies of docs/two_companies.md in one process: papers as the page has them, real sides, no sockets."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.federation.agreed import seat_of, stand_in
+from colonnade.federation.guest import Guest
+from colonnade.federation.host import Host
+from colonnade.federation.keys import make_keys
+from colonnade.federation.papers import read_owner_paper, read_party_paper
+from colonnade.message import decode_fields
+from colonnade.run import Run
+from colonnade.runtime.letter import Letter
+from colonnade.runtime.party import Party
+from colonnade.seal.keys import Identity
+from near import Near
+from pages import DOCS, ROOT
+
+PAGE = DOCS / "two_companies.md"
+
+
+def write_companies(folder: Path) -> Path:
+    """Keys, tables and papers of the clinic and the laboratory."""
+    make_keys(folder, ["localhost"], ["lab"])
+    (folder / "owner").rename(folder / "clinic")
+    shutil.copy(folder / "lab" / "identity.pub", folder / "clinic" / "lab.pub")
+    shutil.copy(folder / "clinic" / "identity.pub", folder / "lab" / "clinic.pub")
+    found = importlib.util.spec_from_file_location("make_tables", ROOT / "examples" / "federation" / "make_tables.py")
+    assert found is not None and found.loader is not None
+    tables: Any = importlib.util.module_from_spec(found)
+    found.loader.exec_module(tables)
+    for side, name in (("clinic", "job.toml"), ("lab", "party.toml")):
+        tables.write_table(side, folder / side)
+        (text,) = re.findall(rf'^```toml title="{side}: {name}"\n(.*?)^```', PAGE.read_text(), re.S | re.M)
+        (folder / side / name).write_text(text)
+    return folder
+
+
+class Job:
+    """One job of the two, with the owner's side of every message that the laboratory sent in training."""
+
+    def __init__(self, companies: Path, place: Path, **train: Any) -> None:
+        paper = read_owner_paper(companies / "clinic" / "job.toml")
+        how = replace(paper.job.train, epochs=None, **{"rounds": 1, **train})
+        self.guest = Guest(read_party_paper(companies / "lab" / "party.toml"), place / "lab")
+        self.heard: list[dict[str, Tensor]] = []
+        listener: Any = Near({"lab": self.guest}, {"lab": self._hear})
+        self.host = Host(replace(paper, job=replace(paper.job, train=how)), place / "clinic", listener=listener)
+
+    def _hear(self, request: Letter, reply: Letter) -> Letter:
+        if request.kind == "step" and request.purpose == "train" and reply.frames:
+            self.heard.append(decode_fields(reply.frames[0])[0])
+        return reply
+
+    def train(self) -> Run:
+        """All of it, as the page does."""
+        self.host.gather()
+        return self.host.train()
+
+    @property
+    def victim(self) -> Party:
+        """The laboratory's own process, for controls and to judge what an attack found."""
+        assert isinstance(self.guest.server, Party)
+        return self.guest.server
+
+    def rebuilt(self, secret: bytes | None = None) -> Party:
+        """The laboratory as anybody can build it from terms and plan; a control has its secret, too."""
+        plan = self.host._plan
+        table = stand_in(plan, "lab")
+        seat = seat_of(self.host.terms, plan, "lab", Identity.new(), table, table)
+        return Party(replace(seat, secret=secret))
+
+
+def inverted(net: torch.nn.Sequential, outputs: Tensor, width: int, starts: int = 4, steps: int = 40) -> Tensor:
+    """Inputs that a network maps to these outputs: damped least squares through its ReLU pattern, the best of some."""
+    outputs, draw = outputs.double(), torch.Generator().manual_seed(0)
+    best, least = torch.zeros(len(outputs), width).double(), torch.full((len(outputs),), torch.inf).double()
+    for _ in range(starts):
+        x = torch.randn(len(outputs), width, generator=draw).double()
+        damping = torch.full((len(outputs), 1, 1), 0.1).double()
+        came, slope = passed(net, x)
+        for _ in range(steps):
+            normal = slope.mT @ slope + damping * torch.eye(width).double()
+            tried = x + torch.linalg.solve(normal, slope.mT @ (outputs - came)[..., None])[..., 0]
+            then, steeper = passed(net, tried)
+            better = (then - outputs).norm(dim=1) < (came - outputs).norm(dim=1)
+            x, came = torch.where(better[:, None], tried, x), torch.where(better[:, None], then, came)
+            slope = torch.where(better[:, None, None], steeper, slope)
+            damping = torch.where(better[:, None, None], damping / 5, damping * 4).clamp(1e-12, 1e6)
+        left = (came - outputs).norm(dim=1)
+        best, least = torch.where((left < least)[:, None], x, best), torch.minimum(left, least)
+    return best
+
+
+def passed(net: torch.nn.Sequential, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What a chain of linear layers and ReLUs makes of inputs, and its slope there."""
+    slope = torch.eye(x.shape[1]).double().expand(len(x), -1, -1)
+    for layer in net:
+        if isinstance(layer, torch.nn.Linear):
+            weight = layer.weight.detach().double()
+            x, slope = x @ weight.T + layer.bias.detach().double(), weight @ slope
+        elif isinstance(layer, torch.nn.ReLU):
+            x, slope = x.relu(), slope * (x > 0)[..., None]
+    return x, slope
