@@ -16,7 +16,7 @@ from colonnade.channel import Channel
 from colonnade.errors import ConfigError, TableError, unknown
 from colonnade.ledger import OWNER
 from colonnade.method import Turn
-from colonnade.options import whole
+from colonnade.options import seed_of, whole
 from colonnade.runtime import InProcess
 from colonnade.runtime.site import Site
 from colonnade.seal.keys import Identity
@@ -177,4 +177,4 @@ def _terms(mode: str, names: tuple[str, ...], minimum: int, seed: int, maximum: 
     most = None if maximum is None else whole(maximum, "maximum")
     if most is not None and most < least:
         raise ConfigError(f"maximum={maximum} is below minimum={minimum}; give a larger one, or None for no limit.")
-    return Terms(mode, names, whole(seed, "seed"), least, most)
+    return Terms(mode, names, seed_of(seed), least, most)

@@ -28,6 +28,7 @@ from colonnade import models, optim, seal
 from colonnade.errors import ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
+from colonnade.options import LARGEST_SEED, MOST
 from colonnade.runtime.cluster import Cluster
 from colonnade.small_files import read_toml
 from colonnade.task import TASKS
@@ -224,9 +225,10 @@ def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
         raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
     if list[str] in members and isinstance(value, list) and not all(isinstance(v, str) for v in value):
         raise ConfigError(f"{key} = {value!r:.80} in [{section}] must hold texts only.")
-    least = 0 if key == "seed" else 1
-    if isinstance(value, int) and int in kinds and value < least:
-        raise ConfigError(f"{key} = {value} in [{section}] is out of range; give at least {least}.")
+    least, most = (0, LARGEST_SEED) if key == "seed" else (1, MOST)
+    if isinstance(value, int) and int in kinds and not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise ConfigError(f"{key} = {value!r:.60} in [{section}] is out of range; give {bound}.")
     if key == "parties" and not _is_share(value):
         raise ConfigError(f"parties = {value!r} in [data] must hold whole numbers, column names, or lists of them.")
 

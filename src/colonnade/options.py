@@ -11,6 +11,10 @@ from typing import Any
 
 from colonnade.errors import ConfigError, unknown
 
+LARGEST_SEED = 2**63 - 1
+MOST = 10**9  # rounds, rows, widths: nobody means more
+MOST_WEIGHTS = 10**8  # of a layer for each party
+_WIDTHS = ("embedding", "hidden", "projection")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
@@ -27,6 +31,18 @@ def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> No
             raise ConfigError(f"{whose}: {field.name}={value!r} is not {_WORDS[kind]}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{whose}: {field.name}={value} is not finite.")
+        if isinstance(value, int) and abs(value) > MOST:
+            raise ConfigError(f"{whose}: {field.name}={_short(value)} is out of range; give at most {MOST:,}.")
+    _check_widths(whose, options)
+
+
+def _check_widths(whose: str, options: Any) -> None:
+    """Refuse layers that no memory holds before one is made."""
+    widths = {name: getattr(options, name, 0) for name in _WIDTHS}
+    given = {name: width for name, width in widths.items() if isinstance(width, int) and width > 1}
+    if math.prod(given.values()) > MOST_WEIGHTS:
+        said = ", ".join(f"{name}={width}" for name, width in given.items())
+        raise ConfigError(f"{whose}: {said} make a layer of more than {MOST_WEIGHTS:,} weights; give smaller ones.")
 
 
 def whole(value: Any, what: str) -> int:
@@ -42,6 +58,35 @@ def whole(value: Any, what: str) -> int:
         return operator.index(value)
     except TypeError:
         raise ConfigError(f"{what}={value!r} is not a whole number; give one, such as 10.") from None
+
+
+def seed_of(value: Any, what: str = "seed") -> int:
+    """A seed: a whole number from 0 that has at most 63 bits, which every file, generator and machine can hold.
+
+    >>> seed_of(7)
+    7
+    """
+    seed = whole(value, what)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"{what}={_short(seed)} is out of range; give a whole number from 0 to 2^63 - 1.")
+    return seed
+
+
+def count_of(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
+    """A whole number of rounds, rows, epochs and the like, which must be in a range that can be meant.
+
+    >>> count_of(10, "rounds")
+    10
+    """
+    count = whole(value, what)
+    if not least <= count <= most:
+        raise ConfigError(f"{what}={_short(count)} is out of range; give a whole number from {least} to {most:,}.")
+    return count
+
+
+def _short(number: int) -> str:
+    """A number as a sentence can hold it; Python refuses to print those of more than 4,300 digits."""
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def number(value: Any, what: str) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError, TableError
 from colonnade.method import Method
+from colonnade.options import seed_of
 from colonnade.schedule import Schedule, SharedSchedule
 from colonnade.table import Table, check_classes, check_federation, owners_of
 
@@ -47,7 +48,7 @@ def share(
     _check(owners, sizes, alpha, whole.rows)
     if owners == 1:
         return list(tables)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed_of(seed))
     if alpha is None:
         proportions = np.ones(owners) if sizes is None else np.asarray(sizes, dtype=float)
         parts = _cut(random.permutation(whole.rows), proportions)

@@ -17,7 +17,7 @@ from colonnade.errors import ConfigError, ModelError, SealError, TableError
 from colonnade.folder import make_folder
 from colonnade.method import Method, make_method, methods
 from colonnade.missing import check_policy, check_when_away
-from colonnade.options import number, whole
+from colonnade.options import count_of, number, seed_of
 from colonnade.owners import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.run import Run
 from colonnade.runtime import plain_runtime
@@ -30,6 +30,7 @@ from colonnade.table import Table, check_federation, owners_of, parties_of
 from colonnade.task import Weights, plain_weights, task_of
 
 Many = Any  # one builder, or a list with one per party
+MOST_THREADS = 1024
 MOST_CHARACTERS = 10_000  # of one party's column names in a description, which is written with every checkpoint
 
 
@@ -71,7 +72,7 @@ def plan(
     check_federation(tables, several=True)
     learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
     chosen = _method_for(method, tables, **learnt)
-    batch, seed, valid = whole(batch, "batch"), whole(seed, "seed"), number(valid, "valid")
+    batch, seed, valid = count_of(batch, "batch"), seed_of(seed), number(valid, "valid")
     seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
     settings = Settings(
         rounds=rounds_of(epochs, rounds, schedule),
@@ -82,7 +83,7 @@ def plan(
         shuffle=shuffle,
         evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
         stop_drop=_stop_drop(stop_drop, schedule),
-        threads=threads,
+        threads=count_of(threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
         when_away=check_when_away(when_away, missing, chosen, seals),
         **learnt,
@@ -168,12 +169,9 @@ def rounds_of(epochs: int | None, rounds: int | None, schedule: Schedule | Share
     if epochs is not None and rounds is not None:
         raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
     if rounds is not None:
-        total = whole(rounds, "rounds")
-    else:
-        total = (10 if epochs is None else whole(epochs, "epochs")) * schedule.rounds_per_epoch
-    if total < 1:
-        raise ConfigError(f"training for {total} rounds makes no sense; give epochs or rounds of at least 1.")
-    return total
+        return count_of(rounds, "rounds")
+    total = (10 if epochs is None else count_of(epochs, "epochs")) * schedule.rounds_per_epoch
+    return count_of(total, "rounds")
 
 
 def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> float | None:
@@ -189,10 +187,7 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
 def _at_least_one(value: int | None, what: str, default: int) -> int:
     if value is None:
         return default
-    count = whole(value, what)
-    if count < 1:
-        raise ConfigError(f"{what}={value!r} is out of range; give a whole number from 1.")
-    return count
+    return count_of(value, what)
 
 
 def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:

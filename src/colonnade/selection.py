@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.channel import Channel
 from colonnade.errors import ConfigError, SealError, TableError, unknown
 from colonnade.ledger import OWNER, Ledger
-from colonnade.options import whole
+from colonnade.options import seed_of, whole
 from colonnade.randomness import Sources
 from colonnade.run import Run
 from colonnade.runtime import InProcess, threads
@@ -91,12 +91,12 @@ def select(
         return _by_heads(tables, number, run)
     if run is not None:
         raise ConfigError(f"run= came with by='{by}', which asks no trained run; leave it out, or use by='heads'.")
-    sample = draw_sample(tables[0].rows, whole(queries, "queries"), whole(rows, "rows"), seed)
+    sample = draw_sample(tables[0].rows, whole(queries, "queries"), whole(rows, "rows"), seed_of(seed))
     check_neighbours(neighbours, len(sample.rows))
     groups = whole(tests, "tests")
     if groups < 1:
         raise ConfigError(f"tests={tests} is out of range; give a whole number of random groups from 1.")
-    plan = Plan(by, number, sample, neighbours, groups, whole(seed, "seed"))
+    plan = Plan(by, number, sample, neighbours, groups, seed_of(seed))
     began, ledger = time.process_time(), Ledger()
     with threads(1):
         scores = _scores(tables, plan, blind, opener, ledger)

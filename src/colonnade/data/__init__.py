@@ -14,6 +14,7 @@ from colonnade.data.images import read_digits, read_pixels, read_sprites, read_v
 from colonnade.data.raw import Part, Raw
 from colonnade.data.tables import read_table
 from colonnade.errors import ConfigError, unknown
+from colonnade.options import seed_of, whole
 from colonnade.owners import share
 from colonnade.split import Parties, split
 from colonnade.table import Table, kept
@@ -71,6 +72,7 @@ def load(
     """
     if name not in CATALOG:
         raise unknown("data set", name, CATALOG)
+    seed = seed_of(seed)
     raw = _READERS[name](CATALOG[name])
     asked: dict[str, Any] = {"load": name, "parties": parties, "by": by, "owner": owner, "rows": rows, "seed": seed}
     asked |= {"width": width, "owners": owners, "alpha": alpha}
@@ -106,7 +108,7 @@ def reload(origin: Mapping[str, Any]) -> list[Table]:
 
 
 def _some(part: Part, rows: int, seed: int) -> Part:
-    if not 1 <= rows <= len(part.y):
+    if not 1 <= whole(rows, "rows") <= len(part.y):
         raise ConfigError(
             f"rows is {rows}, but there are {len(part.y)} training rows; give 1 to {len(part.y)}, or None."
         )

@@ -63,8 +63,12 @@ def _raw(dataset: Dataset, arrays: Arrays) -> Raw:
 
 
 def _ids(arrays: Arrays, part: str) -> np.ndarray:
+    """The pictures' own names, or numbers; ids are people, so those of the test pictures go on where the others end."""
     ids = arrays.get(f"ids_{part}")
-    return np.arange(len(arrays[f"y_{part}"])) if ids is None else ids.astype(str)
+    if ids is not None:
+        return ids.astype(str)
+    first = len(arrays["y_train"]) if part == "test" else 0
+    return np.arange(first, first + len(arrays[f"y_{part}"]))
 
 
 def _class_names(dataset: Dataset, stored: np.ndarray | None = None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from colonnade.errors import ConfigError, unknown
 from colonnade.explain.noisy import check_scale, exchanged, noisy, shuffled
 from colonnade.explain.score import check_may_compare, check_run, score, score_name
-from colonnade.options import whole
+from colonnade.options import seed_of, whole
 from colonnade.run import Run
 from colonnade.schedule import derive_seed
 from colonnade.table import Table, check_federation, parties_of
@@ -84,7 +84,7 @@ def importance(
         raise ConfigError(f"repeats={repeats} is out of range; give at least 2, or there is no spread.")
     check_federation(test)
     check_may_compare(run)
-    seeds = [(whole(seed, "seed"), repeat) for repeat in range(repeats)]
+    seeds = [(seed_of(seed), repeat) for repeat in range(repeats)]
     base, labels, scale = run.outputs(test), test[0].labels, check_scale(scale)
     drops = {
         table.name: _drops(run, base, _disturbed(run, test, table, by, scale, seeds), labels, seeds)

@@ -19,7 +19,7 @@ from torch import Tensor
 from colonnade.errors import ConfigError, unknown
 from colonnade.explain.score import check_may_compare, check_run
 from colonnade.method import Mine, Turn, party_step
-from colonnade.options import whole
+from colonnade.options import seed_of, whole
 from colonnade.run import Run
 from colonnade.schedule import permutation
 from colonnade.table import Table, check_federation
@@ -64,7 +64,7 @@ def embedding_map(
         raise ConfigError(f"rows={rows} is out of range; a map needs at least {LEAST}.")
     check_federation(tables)
     check_may_compare(run)
-    some = permutation(tables[0].rows, whole(seed, "seed"), "map")[:rows]
+    some = permutation(tables[0].rows, seed_of(seed), "map")[:rows]
     few = [table.take(some) for table in tables]
     mapped = [k for site in run.parties.sites for k in site.members if "net" in site.nets]
     replies = run.ask(_map_step(by, seed), few, to=sorted(mapped))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from colonnade.errors import ConfigError, unknown
-from colonnade.options import number, whole
+from colonnade.options import number, seed_of
 from colonnade.schedule import derive_seed, permutation
 from colonnade.table import Table, check_federation, parties_of
 
@@ -30,7 +30,7 @@ def with_noise(tables: Sequence[Table], party: str, scale: float = 1.0, seed: in
     parties = {table.name: table for table in parties_of(tables)}
     if party not in parties:
         raise unknown("party", party, parties)
-    changed = noisy(parties[party], check_scale(scale), whole(seed, "seed"))
+    changed = noisy(parties[party], check_scale(scale), seed_of(seed))
     first, *others = exchanged(tables, replace(changed, origin=None))
     return [replace(first, origin=None), *others]  # or a resumed run would load the data as they were
 

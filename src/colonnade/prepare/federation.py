@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import ConfigError, TableError
-from colonnade.options import number, whole
+from colonnade.options import number, seed_of
 from colonnade.prepare.labels import labels_of
 from colonnade.prepare.preparation import fit
 from colonnade.schedule import permutation
@@ -95,7 +95,7 @@ def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
     True
     """
-    start = whole(seed, "seed")
+    start = seed_of(seed)
     held = round(check_share(test) * count)
     if held >= count:
         raise ConfigError(f"test={test} of {count} aligned rows leaves none to train on; give less, or more rows.")

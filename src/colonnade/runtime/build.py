@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from colonnade.errors import ColonnadeError, ModelError
 from colonnade.ledger import OWNER
 from colonnade.method import Method, Part
-from colonnade.models import ModelBuilder
+from colonnade.models import ModelBuilder, describe
+from colonnade.models.size import check_size
 from colonnade.optim import OptimizerBuilder
 from colonnade.randomness import Randomness
 from colonnade.table import Table
@@ -75,6 +76,8 @@ class Build:
         return net
 
     def _made(self, make: Callable[[], nn.Module], name: str, what: str) -> nn.Module:
+        if describe(self.model) is not None:  # a user's own builder is called once, and knows what it does
+            check_size(make, self.table.name)
         try:
             return make()
         except ColonnadeError:
