@@ -131,7 +131,12 @@ class Sides:
             (self.folder / name / "party.toml").write_text(paper)
 
     def owner_paper(
-        self, method: str = "splitnn", train: str = "rounds = 2", align: str = "", federation: str = "", more: str = ""
+        self,
+        method: str = "splitnn",
+        train: str = "rounds = 2",
+        align: str = "",
+        federation: str = 'labels = "inferable"',
+        more: str = "",
     ) -> OwnerPaper:
         text = JOB.format(method=method, train=train, align=align, federation=federation, more=more)
         (self.folder / "bank" / "job.toml").write_text(text)

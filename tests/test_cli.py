@@ -140,7 +140,7 @@ def test_methods_are_listed():
     found = json.loads(colonnade("methods", "--json").stdout)
     assert set(found) == set(cn.methods())
     assert all(name in table for name in found)
-    assert found["vimadmm"]["options"]["rho"] == 1.0 and found["vimadmm"]["shows_labels"]
+    assert found["vimadmm"]["options"]["rho"] == 1.0 and found["vimadmm"]["labels"] == "shown"
 
 
 def test_one_method_is_shown_with_options_and_source():

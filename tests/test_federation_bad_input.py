@@ -326,7 +326,7 @@ HOSTILE: list[tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] = [
         "a key twice",
     ),
     ("glossed over", lambda t: changed(t, learns=["Nobody learns anything."]), "learns"),
-    ("labels", lambda t: changed(t, labels="shown"), 'labels ("hidden" here, "shown" at the owner)'),
+    ("labels", lambda t: changed(t, labels="unsent"), 'labels ("inferable" here, "unsent" at the owner)'),
 ]
 
 
@@ -418,14 +418,20 @@ def test_a_file_of_terms_that_holds_none(sides: Sides, text: str | None) -> None
     assert "read.json of [allow] holds no terms" in said
 
 
-def test_methods_that_show_labels_say_so(sides: Sides) -> None:
-    said = sentence(ManifestError, lambda: terms_of(sides.owner_paper("vimadmm")))
-    assert "vimadmm tells the parties values from which they can work out the labels" in said
-    assert "random-labels" in said and "labels = 'shown' in [federation]" in said
-    shown = sides.owner_paper("vimadmm", federation='labels = "shown"')
-    assert labels_of(shown) == "shown" and any("work out the labels" in one for one in terms_of(shown)["learns"])
-    protected = sides.owner_paper("vimadmm", more='[[seal]]\nkind = "random-labels"')
-    assert labels_of(protected) == "protected" and labels_of(sides.owner_paper("splitnn")) == "hidden"
+def test_what_becomes_of_labels_is_accepted_by_name(sides: Sides) -> None:
+    for method, found, can in (("vimadmm", "shown", "read the labels"), ("splitnn", "inferable", "infer labels")):
+        said = sentence(ManifestError, lambda method=method: terms_of(sides.owner_paper(method, federation="")))  # type: ignore[misc]
+        assert f"{method} sends the parties values from which they can {can}" in said
+        assert "random-labels" in said and "another method" in said and f"labels = '{found}' in [federation]" in said
+        terms = terms_of(sides.owner_paper(method, federation=f'labels = "{found}"'))
+        assert terms["labels"] == found
+        protected = sides.owner_paper(method, federation="", more='[[seal]]\nkind = "random-labels"')
+        assert labels_of(protected) == "protected"
+    assert "labels = 'shown'" in sentence(ManifestError, lambda: terms_of(sides.owner_paper("vimadmm")))
+    assert labels_of(sides.owner_paper("local", federation="")) == "unsent"
+    assert "unknown choice of labels" in sentence(
+        ConfigError, lambda: sides.owner_paper(federation='labels = "hidden"')
+    )
 
 
 @pytest.mark.parametrize("paper", ['address = "x:1"', 'key = "k"', ""])

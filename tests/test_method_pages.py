@@ -63,7 +63,8 @@ def test_the_page_lists_all_options(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_method_shows(name: str) -> None:
     page, method = page_of(name), cn.methods()[name]
-    assert ("a party reads every training label" in page.lower().replace("\n  ", " ")) == method.shows_labels
+    assert ("a party reads every training label" in page.lower().replace("\n  ", " ")) == (method.labels == "shown")
+    assert f"\n- Labels: `{method.labels}`" in page
     assert f"\n- `Blind`: {method.sums}.\n" in page
     assert ('owner="first"' in page) == method.needs_owner_columns
 
@@ -81,7 +82,7 @@ def test_the_page_has_all_its_parts(name: str) -> None:
 def test_the_list_of_methods_is_what_they_say_of_themselves() -> None:
     def row(method: type[cn.Method]) -> str:
         sends = f"{method.party_sends} | {method.owner_sends}"
-        shows = f"{'yes' if method.shows_labels else 'no'} | {method.sums} | {method.alone}"
+        shows = f"{method.labels} | {method.sums} | {method.alone}"
         return f"| [`{method.name}`]({method.name}.md) | {method.summary} | {sends} | {shows} |"
 
     listed = [line for line in page_of("index").splitlines() if line.startswith("| [`")]

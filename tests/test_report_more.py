@@ -141,7 +141,7 @@ def test_what_each_side_could_learn():
     plain = sealed("vimadmm")
     assert values_in(plain, up()) == "embeddings" and "condensed view" in could_learn(plain, up())
     assert values_in(plain, down()) == "target logits, a head" and could_learn(plain, down()).startswith("The label of")
-    assert "Hints at labels" in could_learn(sealed("vafl"), down("follow"))
+    assert "can infer labels" in could_learn(sealed("vafl"), down("follow"))
     assert "noisy label of" in could_learn(sealed("vimadmm", "random-labels"), down())
     assert "Noise blurs it" in could_learn(sealed("vafl", "noise"), up())
 

@@ -1,13 +1,12 @@
 """The three interfaces everything stands on: Method, Parties, Turn; and the registry of methods.
 
-A method is a frozen value: *party steps* (functions that run at one party) and a straight-line
-``round`` that runs at the owner and asks the parties for those steps. It never knows which
-runtime carries its messages.
+A method is a frozen value: *party steps* (functions that run at one party) and a straight-line ``round`` that runs at
+the owner and asks the parties for those steps. It never knows which runtime carries its messages.
 
-How a party step is written. It gets ``mine`` (the party's networks and rows) and works on tensors
-whose *last* axes are the party's own: rows are axis -2, features axis -1. The fused runtime runs the
-same step for several like parties at once by putting a party axis in front, so a step uses negative
-axes and reduces a loss over its last axes only. ``descend`` accepts such a loss as it is.
+How a party step is written. It gets ``mine`` (the party's networks and rows) and works on tensors whose *last* axes
+are the party's own: rows are axis -2, features axis -1. The fused runtime runs the same step for several like parties
+at once by putting a party axis in front, so a step uses negative axes and reduces a loss over its last axes only.
+``descend`` accepts such a loss as it is.
 """
 
 from __future__ import annotations
@@ -247,15 +246,15 @@ class Owner:
 class Method(ABC):
     """Base of all methods: the options they share, and what each must say.
 
-    ``lr``, ``momentum`` and ``decay`` are those of plain SGD at every side; ``optimizer=`` of
-    :func:`colonnade.train` replaces the parties' optimiser.
+    ``lr``, ``momentum``, ``decay`` are of plain SGD at every side; ``optimizer=`` of ``train`` replaces the parties'.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     party_sends: ClassVar[str]
     owner_sends: ClassVar[str]
-    shows_labels: ClassVar[bool] = False
+    labels: ClassVar[str] = "shown"
+    """What parties can tell of labels, with the worst options: "unsent" (nothing goes out), "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
     needs_owner_columns: ClassVar[bool] = False
@@ -289,6 +288,11 @@ class Method(ABC):
     def only_sums(self) -> bool:
         """Whether the parties' outputs are asked for as a sum, so that they can be blinded."""
         return self.sums == "always"
+
+    @property
+    def tells_labels(self) -> str:
+        """What parties can tell of the labels as the method is set."""
+        return self.labels
 
     @property
     def predicts_alone(self) -> bool:

@@ -78,7 +78,7 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "summary": method.summary,
         "party_sends": method.party_sends,
         "owner_sends": method.owner_sends,
-        "shows_labels": method.shows_labels,
+        "labels": method.labels,
         "can_be_blinded": method.sums,
         "needs_owner_columns": method.needs_owner_columns,
         "tasks": method.tasks,
@@ -87,11 +87,10 @@ def _facts(method: type[Method]) -> dict[str, Any]:
 
 
 def _show_methods(known: list[type[Method]]) -> None:
-    table = Table("name", "summary", "a party sends", "the owner sends", "shows labels?", "can be blinded?", box=None)
+    table = Table("name", "summary", "a party sends", "the owner sends", "labels", "can be blinded?", box=None)
     for method in known:
-        shows = "yes" if method.shows_labels else "no"
         blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
-        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, shows, blind)
+        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, method.labels, blind)
     out.print(table)
 
 
@@ -99,8 +98,9 @@ def _show_method(method: type[Method]) -> None:
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
     out.print(f"It learns {', '.join(method.tasks)}.", highlight=False)
-    if method.shows_labels:
-        out.print("What the owner sends shows the labels.", style="yellow")
+    if method.labels != "unsent":
+        what = "shows the labels" if method.labels == "shown" else "lets parties infer labels"
+        out.print(f"What the owner sends {what}.", style="yellow")
     table = Table("option", "default", box=None)
     for field in fields(method):
         table.add_row(field.name, str(field.default))

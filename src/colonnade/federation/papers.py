@@ -44,6 +44,8 @@ from colonnade.seal.keys import Identity
 from colonnade.small_files import read_json
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
+LABELS = ("unsent", "protected", "inferable", "shown")
+"""What parties can tell of the labels: nothing, noisy ones, what can be inferred, all; from best to worst."""
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
@@ -65,6 +67,7 @@ class FederationSection(KeysSection):
     listen: str = "0.0.0.0:8443"
     deadline: int = 300
     labels: str = "protected"
+    """The worst that may become of the labels, see :data:`LABELS`."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,8 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerPaper:
     for name in ("federation", "align", "prepare", "train", "method"):
         check_is_section(sections, name)
     how = section(FederationSection, "federation", sections["federation"])
-    if how.labels not in ("protected", "shown"):
-        raise unknown("choice of labels in [federation]", how.labels, ("protected", "shown"))
+    if how.labels not in LABELS:
+        raise unknown("choice of labels in [federation]", how.labels, LABELS)
     if tls:
         _check_address("listen", how.listen, "federation")
     own, others = _parties(sections.get("party", []), beside)

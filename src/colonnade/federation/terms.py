@@ -17,13 +17,19 @@ from typing import Any
 from colonnade import models, optim, seal
 from colonnade.align.result import who_learns
 from colonnade.errors import ManifestError
-from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.papers import LABELS, OwnerPaper
 from colonnade.method import Method, make_method
 from colonnade.seal.keys import Identity, pack, verify
 from colonnade.version import __version__
 
 PROTOCOL = "colonnade/federation/1"
 LIMIT = 64 << 20  # bytes of one message
+_ABOUT_LABELS = {
+    "unsent": "Nothing that depends on labels goes to any party.",
+    "protected": "From those a party can work out noisy labels only.",
+    "inferable": "From those a party can infer labels of the rows, of two classes nearly all of them.",
+    "shown": "From those a party can work out the labels of the rows.",
+}
 
 
 def terms_of(paper: OwnerPaper) -> dict[str, Any]:
@@ -46,25 +52,27 @@ def terms_of(paper: OwnerPaper) -> dict[str, Any]:
         "prepare": asdict(paper.prepare),
         "limits": {"message": LIMIT, "deadline": paper.federation.deadline},
     }
-    return {**terms, "learns": learns(terms)}
+    plain: dict[str, Any] = json.loads(json.dumps(terms))  # as a party reads them, and as they come from a folder
+    return {**plain, "learns": learns(plain)}
 
 
 def labels_of(paper: OwnerPaper) -> str:
     """What becomes of the labels, if the owner is content with that."""
     found = labels_under(paper.job.method, {one.kind for one in paper.job.seals})
-    if found == "shown" and paper.federation.labels != "shown":
+    if LABELS.index(found) > LABELS.index(paper.federation.labels):
+        can = "read the labels of the rows" if found == "shown" else "infer labels, of two classes nearly all of them"
         raise ManifestError(
-            f"{paper.job.method.name} tells the parties values from which they can work out the labels; add a seal "
-            "that protects them, such as [[seal]] kind = 'random-labels', or write labels = 'shown' in [federation]."
+            f"{paper.job.method.name} sends the parties values from which they can {can}; add a seal that protects "
+            "them, such as [[seal]] kind = 'random-labels', choose another method, or accept that by "
+            f"labels = '{found}' in [federation]."
         )
     return found
 
 
 def labels_under(method: Method, kinds: Collection[str]) -> str:
-    """Whether parties can work out labels: "hidden" by the method, "protected" by a seal, or "shown"."""
-    if not method.shows_labels:
-        return "hidden"
-    return "protected" if any(kind.endswith("-labels") for kind in kinds) else "shown"
+    """What parties can tell of the labels: the method's word, or "protected" if a seal makes them noisy."""
+    protected = method.tells_labels != "unsent" and any(kind.endswith("-labels") for kind in kinds)
+    return "protected" if protected else method.tells_labels
 
 
 def method_in(terms: Mapping[str, Any]) -> Method:
@@ -81,18 +89,12 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     found = who_learns(terms["align"].get("mode") or "psi", names)
     if "predict" in terms:
         return [*found, f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores."]
-    lines = [
-        *found,
-        f"'{owner}' learns {sums} {method.party_sends} of each round's rows.",
-        f"Every party learns {method.owner_sends} of each round's rows.",
-    ]
-    labels = labels_under(method, kinds)
-    if labels != "hidden":
-        lines.append(
-            "From those a party can work out noisy labels only."
-            if labels == "protected"
-            else "From those a party can work out the labels of the rows."
-        )
+    lines = list(found)
+    if method.party_sends != "nothing":
+        lines.append(f"'{owner}' learns {sums} {method.party_sends} of each round's rows.")
+    if method.owner_sends != "nothing":
+        lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
+    lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     if "noise" in kinds:
         lines.append("Every party adds noise to what it sends, and counts what that spends of its budget.")
     return lines

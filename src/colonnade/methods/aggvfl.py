@@ -48,7 +48,7 @@ class AggVFL(Method):
     summary: ClassVar[str] = "weighted mean of whole models' logits"
     party_sends: ClassVar[str] = "weighted logits and a weight (only their sums are used)"
     owner_sends: ClassVar[str] = "one gradient of logits for all"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "always"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 

@@ -16,8 +16,7 @@ DEC_p, ENC_p          ``mine.decoder``, ``mine.net`` at party p
 tau                   ``temperature``
 ====================  ==========================================================
 
-A passive party steps along its own loss, without lambda_p (eq. 10). Nobody but the owner is asked for a prediction, and
-with all lambda_p = 0 its model is that of ``local``, number by number.
+A passive party steps along its own loss, without lambda_p (eq. 10). With all lambda_p = 0 the model is ``local``'s.
 
 *Where the authors' code differs.* Its APFed-C compares linear projections of 64 numbers and sends only the owner's;
 the paper compares the embeddings themselves, and so do we. ``projection=64`` puts both linear layers at the passive
@@ -25,7 +24,7 @@ party, because there is one message for all parties, which may have different lo
 is their mean over all entries. The paper's h^A is a feature map; here it is an embedding, see ``cn.APFedCNN``.
 
 *Contributions.* ``contribution_every=5`` measures in every fifth round what leaving a party's gradient out does to rows
-held out (``methods/contribution.py``); ``run.importance()`` gives the means. It cannot be blinded, and costs no byte.
+held out (``methods/contribution.py``, ``run.importance()``). It cannot be blinded, and costs no byte.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ class APFed(Method):
     summary: ClassVar[str] = "parties help in training, the owner predicts alone (split with owner='first')"
     party_sends: ClassVar[str] = "gradients of the owner's embedding (only their sum is used)"
     owner_sends: ClassVar[str] = "its embedding, the same for all"
+    labels: ClassVar[str] = "inferable"
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
     sums: ClassVar[str] = "always"

@@ -68,7 +68,7 @@ class CVFL(Method):
     summary: ClassVar[str] = "several local steps through a copy of the top net"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "the others' part, a copy of the top net, gradients of logits"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "never"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
 

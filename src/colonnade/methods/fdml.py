@@ -34,7 +34,7 @@ class FDML(Method):
     summary: ClassVar[str] = "sum of whole models' logits"
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gradient of logits for all"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "always"
 
     logits = staticmethod(logits)

@@ -39,7 +39,7 @@ class FedBCD(Method):
     summary: ClassVar[str] = "several local steps on one stale gradient"
     party_sends: ClassVar[str] = "embeddings, or logits"
     owner_sends: ClassVar[str] = "gradients"
-    shows_labels: ClassVar[bool] = True  # with combine="sum"
+    labels: ClassVar[str] = "shown"  # with combine="sum"
     sums: ClassVar[str] = "with combine='sum'"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
 
@@ -59,6 +59,11 @@ class FedBCD(Method):
     def only_sums(self) -> bool:
         """Logits are summed; embeddings are not."""
         return self.combine == "sum"
+
+    @property
+    def tells_labels(self) -> str:
+        """Gradients of logits show labels; from those of embeddings they must be inferred."""
+        return "shown" if self.combine == "sum" else "inferable"
 
     def party_parts(
         self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int

@@ -43,6 +43,7 @@ class SeveralOwners(Method):
 
     party_sends: ClassVar[str] = "embeddings, to each owner those of its rows"
     owner_sends: ClassVar[str] = "gradients of embeddings; owners send each other top nets"
+    labels: ClassVar[str] = "inferable"
     several_owners: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "every")
 

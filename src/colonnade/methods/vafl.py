@@ -38,6 +38,7 @@ class VAFL(Method):
     summary: ClassVar[str] = "weighted sum of embeddings under one linear layer"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
+    labels: ClassVar[str] = "inferable"
     sums: ClassVar[str] = "with learn_weights=False"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
 

@@ -55,7 +55,7 @@ class VFedMH(Method):
     summary: ClassVar[str] = "a model per party on the mean of all embeddings (split with owner='first')"
     party_sends: ClassVar[str] = "embeddings (only their sum is used), logits of its own model"
     owner_sends: ClassVar[str] = "mean embedding for all, gradients of logits"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     needs_owner_columns: ClassVar[bool] = True
     sums: ClassVar[str] = "always"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")

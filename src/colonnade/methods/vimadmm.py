@@ -61,7 +61,7 @@ class VIMADMM(OwnerHeads):
     summary: ClassVar[str] = "a linear head per party, ADMM with many local steps"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "target logits and head"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1

@@ -64,7 +64,7 @@ class VIMADMMJ(Method):
     summary: ClassVar[str] = "ADMM on the sum of logits, heads at the parties"
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gap of logits for all"
-    shows_labels: ClassVar[bool] = True
+    labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "with messages='compact'"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 

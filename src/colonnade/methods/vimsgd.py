@@ -34,6 +34,7 @@ class VIMSGD(OwnerHeads):
     summary: ClassVar[str] = "a linear head per party, SGD"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
+    labels: ClassVar[str] = "inferable"
 
     lr: float = 0.3
 

@@ -17,7 +17,7 @@ _SHORT = 12  # a ledger of so few lines is shown at once
 def exchange(run: RunView, *, alone: bool) -> str:
     """One run's part of the section."""
     title = "" if alone else f"<h3>{escape(run.name)}</h3>"
-    warning = " warn" if run.known_method is None or run.known_method.shows_labels else ""
+    warning = " warn" if run.tells_labels != "unsent" else ""
     told = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
     told += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
     return title + told + (_by_step(run) + _by_party(run) + _line_by_line(run) if run.ledger.rows else "")

@@ -116,9 +116,9 @@ def _party_learns(run: RunView, line: Line) -> str:
     fields = _fields(run, line)
     if line.purpose == "train" and (not fields or set(fields) & set(FROM_LABELS)):
         noisy = any(kind.endswith("-labels") for kind in seals_on(run, line))
-        if run.known_method is not None and run.known_method.shows_labels:
+        if run.tells_labels == "shown":
             return f"The {'noisy ' if noisy else ''}label of each of its training rows."
-        return f"Hints at {'noisy ' if noisy else ''}labels: rows of one class get gradients that are alike."
+        return f"It can infer {'noisy ' if noisy else ''}labels: rows of one class get gradients that are alike."
     known = [AT_A_PARTY[name] for name in fields if name in AT_A_PARTY]
     return known[0] if known else "Which rows are asked about."
 

@@ -99,6 +99,11 @@ class RunView:
         return methods().get(self.method)
 
     @property
+    def tells_labels(self) -> str:
+        """What parties can tell of the labels; of a method that is not known here the worst."""
+        return "shown" if self.known_method is None else self.known_method.labels
+
+    @property
     def unfinished(self) -> bool:
         """Whether rounds are missing that were to come, and no early stop says why."""
         return self.round < self.settings.get("rounds", 0) and not self.stopped

@@ -115,16 +115,16 @@ def what_shows(run: RunView) -> str:
     if method is None:
         return f"The method {run.method} is not known here, so nobody can say what its messages show."
     noisy = next((entry for entry in run.seals if str(entry.get("kind", "")).endswith("-labels")), None)
-    if method.shows_labels and noisy is not None:
+    if run.tells_labels != "unsent" and noisy is not None:
         return (
             f"What the owner sends shows noisy labels only, drawn once with epsilon {noisy.get('epsilon')}: a curious "
             "party reads the noise with the class."
         )
-    if method.shows_labels:
+    if run.tells_labels == "shown":
         return "What the owner sends shows the labels: a curious party can read the class of its rows from it."
     if not run.ledger.rows:
         return "No message, so nothing to read."
-    return "No message holds labels or columns as they are; gradients and embeddings may still hint at them."
+    return "No message holds labels or columns as they are, but a curious party can infer labels, of two classes most."
 
 
 def what_seals_did(run: RunView) -> list[str]:
