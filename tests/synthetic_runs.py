@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+
+from colonnade import checkpoint
 
 HOSTILE = "<script>window.stolen=1</script>&\"'[red]"
 
@@ -38,6 +41,14 @@ def synthetic(name, *, parties=3, rounds=30, last=None, scale=100, binary=False,
         "findings": _findings(names, classes, last),
         "ledger": [line for one in names for line in _lines(one, last, scale)],
     }
+
+
+def write_folder(summary, folder, number=None):
+    """Put a checkpoint of such a run into a folder, and what a run writes beside it."""
+    facts = {key: value for key, value in summary.items() if key not in ("parties", "name")}
+    checkpoint.write(folder / "checkpoints", summary["round"] if number is None else number, {}, facts)
+    (folder / "config.json").write_text(json.dumps(summary["description"]))
+    return folder
 
 
 def _settings(rounds):

@@ -14,7 +14,7 @@ import colonnade
 SOURCE = Path(colonnade.__file__).parent
 LAYERS = [
     "interrupt errors version small_files",
-    "step options tensor_files",
+    "step options tensor_files forms",
     "table message optim models net schedule settings state evaluate prox serve",
     "randomness",
     "task",
@@ -28,7 +28,7 @@ LAYERS = [
     "data",
     "runtime",
     "checkpoint folder missing findings",
-    "spent sides prepared stand_in scores kept secret",
+    "facts spent sides prepared stand_in scores kept secret",
     "trained",
     "run rehearsal",
     "apart",

@@ -136,6 +136,9 @@ def test_read_summary_refuses_foreign_folders(tmp_path):
     with pytest.raises(CheckpointError, match="is not a run folder: it does not exist"):
         read_summary(tmp_path / "none")
     (tmp_path / "checkpoints" / "00000001").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"no config\.json that can be read"):
+        read_summary(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="not a checkpoint"):
         read_summary(tmp_path)
 
@@ -149,7 +152,8 @@ def test_read_summary_refuses_facts_that_are_none(run, tmp_path, change):
 
     facts = {key: value for key, value in run.summary().items() if key != "parties"}
     checkpoint.write(tmp_path / "checkpoints", 1, {}, facts | change)
-    with pytest.raises(CheckpointError, match="does not describe a run; it is foreign"):
+    (tmp_path / "config.json").write_text(json.dumps(run.summary()["description"]))
+    with pytest.raises(CheckpointError, match=r"does not describe a run: .* where .* is expected; it is damaged or"):
         read_summary(tmp_path)
 
 

@@ -14,9 +14,8 @@ from colonnade.plan import plan, start
 from colonnade.report import RunView, read_summary, write_report
 from colonnade.report.held import Columns, parts_of
 from colonnade.report.shapes import Part
-from synthetic_runs import HOSTILE, synthetic
+from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
-from test_report_more import write_folder
 
 
 def importance_of(page):

@@ -6,20 +6,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from colonnade import checkpoint
 from colonnade.errors import CheckpointError
 from colonnade.ledger import Line
 from colonnade.report import RunView, not_comparable, read_summary, write_report
 from colonnade.report.compare import differing, groups
 from colonnade.report.learns import could_learn, seals_on, values_in
-from synthetic_runs import HOSTILE, synthetic
+from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
-
-
-def write_folder(summary, folder):
-    facts = {key: value for key, value in summary.items() if key not in ("parties", "name")}
-    checkpoint.write(folder / "checkpoints", summary["round"], {}, facts)
-    return folder
 
 
 def sealed(method, *seals, **more):

@@ -18,17 +18,16 @@ import pytest
 from typer.testing import CliRunner
 
 from browser import PATH, Browser
-from colonnade import checkpoint
 from colonnade.cli import app
 from colonnade.errors import ConfigError
 from colonnade.serve import in_background
 from colonnade.watch import Server
-from synthetic_runs import HOSTILE, synthetic
+from synthetic_runs import HOSTILE, synthetic, write_folder
 
 
 def save(folder, number, **how):
     """Put a checkpoint of a run that nobody trained into a folder."""
-    checkpoint.write(folder / "checkpoints", number, {}, synthetic("run", last=number, **how))
+    write_folder(synthetic("run", last=number, **how), folder, number)
 
 
 @pytest.fixture

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from colonnade import checkpoint, models, optim
+from colonnade import models, optim
 from colonnade.apart import far_for
 from colonnade.data import reload
-from colonnade.errors import CheckpointError, ConfigError
-from colonnade.folder import check_vacant, make_folder, same_run
+from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
+from colonnade.facts import read_facts
+from colonnade.folder import check_vacant, make_folder
 from colonnade.method import Method, make_method
 from colonnade.missing import DropOuts
 from colonnade.owners import schedule_for
@@ -24,7 +26,6 @@ from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.far import Far
 from colonnade.seal import make_seal, make_seals
 from colonnade.settings import Settings
-from colonnade.small_files import read_json
 from colonnade.stand_in import stand_ins
 from colonnade.table import Table, check_federation, parties_of
 from colonnade.task import Weights
@@ -135,17 +136,18 @@ def resume(
     given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
     """
     folder = Path(path)
-    description = _read_description(folder)
+    description: dict[str, Any] = read_facts(folder)["description"]
     opened = tables is None and not _can_reload(description) and not train
     tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
-    builders = [_model_again(entry) for entry in description["model"]] if model is None else model
-    optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
-    settings = _moved(Settings(**description.pop("settings")), runtime)
-    options = dict(description["method"])
+    with _described(folder):
+        builders = [_model_again(entry) for entry in description["model"]] if model is None else model
+        optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
+        settings = _moved(Settings(**description.pop("settings")), runtime)
+        options = dict(description["method"])
+        seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
+        method = make_method(options.pop("name"), **options)
     parties = parties_of(tables)
-    seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
     each = one_each(builders, parties, "model"), one_each(optimizers, parties, "optimizer")
-    method = make_method(options.pop("name"), **options)
     settings = _prolonged(settings, tables, method, epochs, rounds)
     run = Run(
         tables,
@@ -161,6 +163,19 @@ def resume(
     run.opened = opened
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, away) if train else run.use_best()
+
+
+@contextmanager
+def _described(folder: Path) -> Iterator[None]:
+    """What a run is made of, from its description; options that nothing can be made of are the folder's fault."""
+    try:
+        yield
+    except ColonnadeError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"the newest checkpoint of {folder} does not describe a run ({error!s:.100}); it is damaged or foreign."
+        ) from None
 
 
 def _moved(settings: Settings, runtime: Cluster | None) -> Settings:
@@ -188,22 +203,6 @@ def _prolonged(
     longer = replace(settings, rounds=max(settings.rounds, rounds_of(epochs, rounds, schedule)))
     method.check_batch(schedule.smallest_batch(longer.rounds))
     return longer
-
-
-def _read_description(folder: Path) -> dict[str, Any]:
-    """What the newest checkpoint says of its run, which config.json must not contradict."""
-    try:
-        written = read_json(folder / "config.json")
-    except OSError:
-        raise CheckpointError(f"{folder} is not a run folder: it has no config.json that can be read.") from None
-    except ValueError:
-        raise CheckpointError(f"{folder / 'config.json'} is damaged or foreign; it does not describe a run.") from None
-    found: dict[str, Any] = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))["description"]
-    if not same_run(written, found):
-        raise CheckpointError(
-            f"{folder / 'config.json'} is damaged or foreign; it describes another run than the newest checkpoint."
-        )
-    return found
 
 
 def _can_reload(description: dict[str, Any]) -> bool:

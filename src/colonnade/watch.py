@@ -47,19 +47,20 @@ class Followed:
         """The page about the newest checkpoint."""
         with self._lock:  # so that two readers do not make the same page twice
             name = self.newest
-            if self._made is None or self._made[0] != name:
-                self._made = name, self._make(name)
+            made = self._made[1] if self._made is not None and self._made[0] == name else self._make(name)
             self._asked, self._seen = time.monotonic(), name
-            return self._made[1]
+            return made
 
     def _make(self, name: str) -> str:
         title = self.folder.resolve().name
         if not name:
             return waiting_page(title, "Waiting for the first evaluation.")
         try:
-            return live_page(read_summary(self.folder), name)
-        except ColonnadeError as error:
-            return waiting_page(title, str(error), name)
+            made = live_page(read_summary(self.folder), name)
+        except ColonnadeError as error:  # not kept: a run may just be writing what is missing, so the page asks again
+            return waiting_page(title, str(error))
+        self._made = name, made
+        return made
 
     def wait_for_last_look(self, patience: float = 2 * RECENT) -> None:
         """Wait until whoever has the page open has the newest checkpoint; not at all if nobody has."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from colonnade import checkpoint
 from colonnade.errors import CheckpointError
+from colonnade.facts import read_facts
 from colonnade.findings import numbers_in
 from colonnade.ledger import OWNER, Ledger
 from colonnade.method import Method, methods
@@ -27,14 +28,17 @@ def read_summary(run_folder: str | Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is not a run folder: it does not exist; give one that a training wrote.")
     if not (folder / "checkpoints").is_dir():
         raise CheckpointError(f"{folder} is not a run folder: it has no checkpoints; give one that a training wrote.")
-    facts = checkpoint.read_facts(checkpoint.newest(folder / "checkpoints"))
+    facts = read_facts(folder)
+    checkpoint.check(checkpoint.newest(folder / "checkpoints"))
     try:
         summary = {key: facts[key] for key in _FACTS} | {key: facts.get(key, plain) for key, plain in _LATER.items()}
         parties = [name for name, _, shape in facts["description"]["tables"] if shape]
         summary |= {"parties": parties, "name": folder.resolve().name}
         RunView(summary).check()
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise CheckpointError(f"the newest checkpoint of {folder} does not describe a run; it is foreign.") from None
+        raise CheckpointError(
+            f"the newest checkpoint of {folder} does not describe a run: its findings are none; it is foreign."
+        ) from None
     return summary
 
 

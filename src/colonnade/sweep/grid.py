@@ -19,6 +19,7 @@ from colonnade.api import train
 from colonnade.data import load
 from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingError, unknown
 from colonnade.folder import make_folder, write_text
+from colonnade.forms import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
 from colonnade.method import Method, make_method
 from colonnade.options import whole
 from colonnade.runtime.cluster import Cluster
@@ -31,6 +32,13 @@ from colonnade.table import Table, check_federation
 Kept = dict[str, Any]
 OnPoint = Callable[[Row], None]
 OF_ONE_RUN = ("folder", "on_round", "away")
+KEPT: Form = {
+    "point": {"*": ANYTHING},
+    "found?": {"*": NUMBER},
+    "heads?": {"*": NUMBER},
+    "error?": TEXT,
+    "digest?": TEXT,
+}
 SPAWN = multiprocessing.get_context("spawn")  # a fork of a process in which torch has threads may hang
 
 
@@ -70,7 +78,7 @@ def sweep(
     place = _claimed(make_folder(folder), plan)
     if not 1 <= whole(processes, "processes") <= 64:
         raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
-    kept = {_file(place, point): _read(_file(place, point)) for point in points}
+    kept = {_file(place, point): _read_point(_file(place, point), point) for point in points}
     todo = [point for point in points if kept[_file(place, point)] is None]
     for one in _work(plan, todo, place, processes, cluster):
         kept[_file(place, one["point"])] = one
@@ -126,7 +134,9 @@ def _claimed(folder: Path, plan: Plan) -> Path:
     if not place.exists():
         write_text(place, json.dumps(now, indent=2))
         return folder
-    was = _read(place) or {}
+    was = _read(place)
+    if not isinstance(was, dict):
+        raise FolderError(f"{place} does not describe a sweep; it is damaged: bring it back, or choose another folder.")
     for part in now:
         if was.get(part) != now[part]:
             raise FolderError(
@@ -148,12 +158,33 @@ def _file(folder: Path, point: Point) -> Path:
 
 
 def _read(place: Path) -> Kept | None:
-    """What a point's file says; nothing if there is none, or half of one."""
+    """What a file says; nothing if there is none, or half of one."""
     try:
         found: Kept = read_json(place)
     except (OSError, ValueError):
         return None
     return found
+
+
+def _read_point(place: Path, point: Point) -> Kept | None:
+    """What a point's file says of it, as it was written; nothing if there is none, or half of one."""
+    kept = _read(place)
+    if kept is None:
+        return None
+    wrong = first_wrong(kept, KEPT)
+    if wrong is None and kept["point"] != point:
+        wrong = Wrong("point", kept["point"], f"{point}")
+    if wrong is None and kept.pop("digest", None) not in (None, _digest(kept)):  # older folders have none
+        wrong = Wrong("digest", "another one", "that of the rest")
+    if wrong is not None:
+        raise FolderError(
+            f"{place} does not say what a point of a sweep came to: {wrong}; delete it to train it again."
+        )
+    return kept
+
+
+def _digest(kept: Kept) -> str:
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _row(kept: Kept) -> Row:
@@ -212,7 +243,7 @@ def _settle(point: Point, folder: Path, found: Callable[[], Kept]) -> Kept:
         kept = found()
     except ColonnadeError as error:
         kept = {"point": point, "error": str(error)}
-    write_text(_file(folder, point), json.dumps(kept))
+    write_text(_file(folder, point), json.dumps({**kept, "digest": _digest(kept)}))
     return kept
 
 
