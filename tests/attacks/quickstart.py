@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from colonnade.federation.host import Host
 from colonnade.federation.keys import make_keys
 from colonnade.federation.papers import read_owner_paper, read_party_paper
 from colonnade.message import decode_fields
-from colonnade.run import Run
 from colonnade.runtime.letter import Letter
 from colonnade.runtime.party import Party
+from colonnade.seal import Seal
 from colonnade.seal.keys import Identity
 from near import Near
 from pages import DOCS, ROOT
@@ -48,23 +49,23 @@ def write_companies(folder: Path) -> Path:
 class Job:
     """One job of the two, with the owner's side of every message that the laboratory sent in training."""
 
-    def __init__(self, companies: Path, place: Path, **train: Any) -> None:
+    def __init__(self, companies: Path, place: Path, *, rounds: int = 1, seals: Sequence[Seal] = ()) -> None:
         paper = read_owner_paper(companies / "clinic" / "job.toml")
-        how = replace(paper.job.train, epochs=None, **{"rounds": 1, **train})
+        how = replace(paper.job, train=replace(paper.job.train, epochs=None, rounds=rounds), seals=tuple(seals))
         self.guest = Guest(read_party_paper(companies / "lab" / "party.toml"), place / "lab")
         self.heard: list[dict[str, Tensor]] = []
         listener: Any = Near({"lab": self.guest}, {"lab": self._hear})
-        self.host = Host(replace(paper, job=replace(paper.job, train=how)), place / "clinic", listener=listener)
+        self.host = Host(replace(paper, job=how), place / "clinic", listener=listener)
 
     def _hear(self, request: Letter, reply: Letter) -> Letter:
         if request.kind == "step" and request.purpose == "train" and reply.frames:
             self.heard.append(decode_fields(reply.frames[0])[0])
         return reply
 
-    def train(self) -> Run:
+    def train(self) -> None:
         """All of it, as the page does."""
         self.host.gather()
-        return self.host.train()
+        self.run = self.host.train()
 
     @property
     def victim(self) -> Party:

@@ -1,0 +1,64 @@
+"""Two jobs of equal terms: whoever has all states of one must know nothing of the first weights of the other."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import colonnade as cn
+from colonnade.federation.host import Host
+from colonnade.randomness import Sources
+from colonnade.runtime.party import Party
+from near import PARTIES, Sides, make_sides
+
+SOURCE = Path(cn.__file__).parent
+SEEDED = re.compile(r"derive_seed|manual_seed|default_rng|fork_rng|\bpermutation\(|np\.random\.")
+DRAWING = ("methods/*.py", "seal/*.py", "runtime/*.py", "federation/*.py", "flare/*.py", "method.py", "channel.py")
+HOW = {"train": "rounds = 1", "federation": 'labels = "shown"'}
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sides(tmp_path_factory.mktemp("sides"), rows=24)
+
+
+def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tensor], Host]:
+    """What is drawn at all sides before the first round of a job in folders of its own, and its owner."""
+    shutil.copytree(papers, place)
+    sides = Sides(place)
+    host = sides.host(method=method, **HOW)
+    host.gather()
+    run, _ = host._with_all(host._ready)
+    states = {run.sides.names.get(side, side): state for side, state in run._states().items()}
+    for name in PARTIES:
+        party = sides.guests[name].server
+        assert isinstance(party, Party)
+        states[name] = party.states()
+    return {f"{name}/{key}": value for name, state in states.items() for key, value in state.items()}, host
+
+
+@pytest.mark.parametrize("method", cn.methods())
+def test_no_side_has_the_weights_of_another_job(method: str, papers: Path, tmp_path: Path) -> None:
+    (one, host), (other, again) = (first_states(papers, tmp_path / place, method) for place in ("one", "other"))
+    assert (host.terms, host._plan) == (again.terms, again._plan)
+    drawn = [name for name, value in one.items() if value.is_floating_point() and len(value.unique()) > 1]
+    assert {*PARTIES, "bank"} <= {name.partition("/")[0] for name in drawn}
+    assert [name for name in drawn if torch.equal(one[name], other[name])] == []
+
+
+def test_nobody_draws_from_a_seed_of_its_own() -> None:
+    """The control: what once was drawn so. ``randomness.py`` is the one place that knows a seed or a secret."""
+    assert SEEDED.search('torch.default_generator.manual_seed(derive_seed(seed, "init", member))')
+    for file in [file for pattern in DRAWING for file in SOURCE.glob(pattern)]:
+        found = [line for line in file.read_text().splitlines() if SEEDED.search(line)]
+        assert not found, f"{file.name}: {found}; draw from the side's Randomness"
+
+
+def test_a_process_cannot_draw_for_a_side_whose_secret_it_lacks() -> None:
+    with pytest.raises(cn.errors.ConfigError, match="'shop' was to draw"):
+        Sources(0, {"bank": bytes(32)}).of("shop")
