@@ -18,7 +18,8 @@ from colonnade.errors import AwayError, ConfigError
 from colonnade.kept import KeptInFolder
 from colonnade.runtime import ray_lines
 from colonnade.runtime.ray_lines import RayLines
-from test_contract import CASES, Case, everything, federation, train, without_time
+from test_contract import CASES, Case, everything, federation, tables_of, train, without_time
+from test_randomness import secrets_on_disk, train_with
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'colonnade[ray]'")
 pytestmark = pytest.mark.long
@@ -86,6 +87,27 @@ def test_seals_agree_too(seal: cn.Seal, tmp_path: Path) -> None:
     check_same(run, loop)
     assert run.privacy == loop.privacy
     run.parties.close()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.method.name in ("apfed", "multivfl")], ids=str)
+def test_sides_with_secrets_agree_and_resume(case: Case, tmp_path: Path) -> None:
+    """Every side drew its own; one process that is told them comes to the same."""
+    run = train(case, cn.Cluster(group=2, secrets=True), folder=tmp_path / "run", rounds=8)
+    own = secrets_on_disk(run)
+    assert len(set(own.values())) == 1 + len(run.parties.far)
+    check_same(run, train_with(case, own, rounds=8))
+    run.parties.close()
+    resumed = cn.resume(tmp_path / "run", tables_of(case), test=federation(case.owner), rounds=12)
+    assert secrets_on_disk(resumed) == own
+    check_same(resumed, train_with(case, own, rounds=12, evaluate_every=4))
+    resumed.parties.close()
+
+
+def test_without_a_folder_secrets_live_as_long_as_the_run() -> None:
+    one, other = (train(Case(METHOD), cn.Cluster(group=4, secrets=True), rounds=2) for _ in range(2))
+    assert without_time(one.history) != without_time(other.history)
+    one.parties.close()
+    other.parties.close()
 
 
 def test_every_party_has_a_process_and_closed_ones_are_used_again() -> None:
