@@ -396,7 +396,7 @@ def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter
     blinding, turn = remote.channel.blinding, remote._turns[asked.leader][1]
     assert blinding is not None
     form = remote.schema.like(party, "up", asked.step, turn.rows.shape[-1])
-    task = remote.channel.sum_task(blinding, form or {}, asked.step, turn)
+    task = remote.channel.sum_task(blinding, form or {}, asked.step, turn, None)
     kept, remote.ends[party].masked = remote.ends[party].masked, (asked.serial, told)
     try:
         blinding._send(party, task, Ticket(turn.round, asked.serial, 0, asked.step), lambda fields, *_: fields)

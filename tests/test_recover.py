@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from colonnade.errors import SealError
 from colonnade.seal.keys import Identity, Ticket
 from colonnade.seal.recover import PHASES, Advert, RecoverOwner, RecoverParty, Reveal, run
 from colonnade.seal.ring import Codes, Ring
-from colonnade.seal.secure_sum import Masker, SumLog
+from colonnade.seal.secure_sum import Masker
 from colonnade.seal.shamir import threshold
+from colonnade.seal.subject import Subject
+from colonnade.seal.sum_book import SumBook
 from test_keys import Session
 
 T = Ticket(3, 5, 0, "h")
@@ -407,13 +410,18 @@ def test_the_owner_checks_what_it_relays() -> None:
         owner.sign({**{name: party.sign(owner.announce()) for name, party in parties.items()}, "d": bytes(64)})
 
 
-def test_a_round_recovered_without_somebody_is_not_replayed_with_it() -> None:
-    session = Session.of("abcd").join()
-    logs = {name: SumLog() for name in "abcd"}
-    owner = RecoverOwner(session.members["a"].manifest, session.members["a"].roster, T, RING)
-    parties = {name: RecoverParty(member, T, RING, logs[name]) for name, member in session.members.items()}
-    run(parties, owner, {name: np.ones(2, np.uint32) for name in "abcd"}, {"d": "mask"})
-    again = session.restart().join()
-    with pytest.raises(SealError, match="go on with round 4"):
-        RecoverParty(again.members["a"], T, RING, logs["a"])
-    RecoverParty(again.members["a"], Ticket(4, 0, 0, "h"), RING, logs["a"])
+def test_a_sum_recovered_without_somebody_is_not_opened_with_it() -> None:
+    session, about = Session.of("abcd").join(), Subject("logits", "train", "train", "owner", 3, 0, (1, 2))
+    books = {name: SumBook(name, b"job") for name in "abcd"}
+
+    def opened(session: Session, away: dict[str, str]) -> None:
+        member = session.members["a"]
+        owner = RecoverOwner(member.manifest, member.roster, T, RING)
+        agree = {name: partial(book.agree, about) for name, book in books.items()}
+        ends = {name: RecoverParty(one, T, RING, agree=agree[name]) for name, one in session.members.items()}
+        run(ends, owner, {name: np.ones(2, np.uint32) for name in "abcd"}, away)
+
+    opened(session, {"d": "mask"})
+    with pytest.raises(SealError, match="for a sum over a, b, c, d of rows that were given to one over a, b, c"):
+        opened(session.restart().join(), {})
+    opened(session.restart().join(), {"d": "mask"})  # after a crash the same sum may be needed again

@@ -23,7 +23,7 @@ from colonnade.seal import Seals
 from colonnade.seal.blind import SPREAD
 from colonnade.seal.blinding import Blinding, SumTask
 from colonnade.seal.end import End, People
-from colonnade.seal.secure_sum import Subject
+from colonnade.seal.subject import Subject, digest_of
 from colonnade.table import Table
 
 M = TypeVar("M")
@@ -54,6 +54,7 @@ class Channel:
         self.sources = sources or Sources(0)
         self.opener = opener
         self.tables: dict[str, People] = {}
+        self.placed: dict[str, int] = {}  # how often rows were put under each name
         self.ends: dict[str, End] = {}
         self.heard = Heard()
         self.absence = Absence()  # who is left out, with a stand-in for every answer
@@ -138,13 +139,14 @@ class Channel:
         """Let the owner remember an answer of a party."""
         self.heard.note(as_heard(party, turn), step, message, turn, whole=not self.absence.away)
 
-    def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn) -> M:
+    def sum(self, messages: Mapping[str, M], *, step: str, turn: Turn, told: Any = None) -> M:
         """Carry the parties' messages to the owner, who wants their sum; under Blind it gets nothing else.
 
         (But with few bits on a scale that follows the values, how far all of them reach together.)
+        ``told`` is the message that they all answer.
         """
         if self.blinding is not None:
-            return self._blinded_sum(self.blinding, messages, step, turn)
+            return self._blinded_sum(self.blinding, messages, step, turn, None if told is None else fields_of(told))
         arrived = [self.to_owner(message, party=party, step=step, turn=turn) for party, message in messages.items()]
         return add(arrived)
 
@@ -157,6 +159,7 @@ class Channel:
             raw = b"".join(hashlib.blake2b(one, digest_size=8).digest() for one in names)
             numbers = torch.frombuffer(bytearray(raw), dtype=torch.int64)
         self.tables[name] = numbers
+        self.placed[name] = self.placed.get(name, 0) + 1
 
     def end(self, name: str) -> End:
         """One side's end, made at its first use."""
@@ -164,14 +167,26 @@ class Channel:
             self.ends[name] = End(name, self.seals, self.sources, self.tables)
         return self.ends[name]
 
-    def _blinded_sum(self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn) -> M:
+    def check_told(self, step: str, each: Any) -> None:
+        """Refuse a blinded sum of answers to different messages: what one party is told would show in the sum."""
+        if self.blinding is not None and each is not None:
+            raise SealError(
+                f"step '{step}' tells every party something else and wants a blinded sum of their answers; parties "
+                "share masks only if all are told the same, so tell them before the sum."
+            )
+
+    def _blinded_sum(
+        self, blinding: Blinding, messages: Mapping[str, M], step: str, turn: Turn, told: Fields | None
+    ) -> M:
         self.check_blinded(blinding, list(messages), step, turn)
+        exact = {party: digest_of(fields_of(message)) for party, message in messages.items()}
         kept = {party: self.release(message, party=party, step=step, turn=turn) for party, message in messages.items()}
-        task = self.sum_task(blinding, next(iter(kept.values())), step, turn)
+        task = self.sum_task(blinding, next(iter(kept.values())), step, turn, told)
         coded = {party: self.end(party).encode(task.expected, fields, step, turn) for party, fields in kept.items()}
         for party in blinding.parties:
             # Who is away has a place in the protocol, but what stands in it never travels.
-            blinding.ends[party].hold(coded.get(party, next(iter(coded.values()))), task.about)
+            stand_in = next(iter(coded.values()))
+            blinding.ends[party].hold(coded.get(party, stand_in), task.about, exact.get(party))
         return self.open_sum(blinding, next(iter(messages.values())), task)
 
     def check_blinded(self, blinding: Blinding, asked: Sequence[str], step: str, turn: Turn) -> None:
@@ -184,12 +199,12 @@ class Channel:
             )
         blinding.check_enough(len(asked))
 
-    def sum_task(self, blinding: Blinding, like: Fields, step: str, turn: Turn) -> SumTask:
+    def sum_task(self, blinding: Blinding, like: Fields, step: str, turn: Turn, told: Fields | None) -> SumTask:
         """What a sum of such fields is, as its opener sees it before it has any of them."""
         codes = self.end(self.opener).sum_codes(like, len(blinding.parties), step, turn)
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
         shapes = {name: tuple(like[name].shape) if name in like else () for name in codes}
-        return SumTask(codes, shapes, bounds, self.about(step, turn), turn, step)
+        return SumTask(codes, shapes, bounds, self.about(step, turn, told), turn, step)
 
     def open_sum(self, blinding: Blinding, like: M, task: SumTask) -> M:
         """Run the sum with the parties' ends, which hold their values, and open it."""
@@ -201,9 +216,19 @@ class Channel:
         opened = {name: task.expected[name].decode(total, count) for name, total in totals.items()}
         return self._message(like, self.end(self.opener).open_sum(task.expected, opened, count, task.step, task.turn))
 
-    def about(self, step: str, turn: Turn) -> Subject:
-        """Whose rows a sum is about, in which round: two sums of the same people could tell something together."""
-        return Subject(turn.round, step, frozenset(self.tables[turn.table][turn.rows].tolist()))
+    def about(self, step: str, turn: Turn, told: Fields | None) -> Subject:
+        """What a sum is about: two sums of the same people could tell something together."""
+        return Subject(
+            step=step,
+            purpose=turn.purpose,
+            table=turn.table,
+            leader=turn.leader,
+            round=turn.round,
+            part=turn.part,
+            people=tuple(self.tables[turn.table][turn.rows].tolist()),
+            told=digest_of(told or {}),
+            placed=self.placed[turn.table],
+        )
 
     def _checked(self, message: Any, sender: str, step: str, turn: Turn) -> Fields:
         check(message)

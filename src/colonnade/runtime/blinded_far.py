@@ -8,7 +8,7 @@ from torch import Tensor
 
 from colonnade.seal.blind import Coded
 from colonnade.seal.keys import Ticket
-from colonnade.seal.secure_sum import Subject
+from colonnade.seal.subject import Subject
 
 Fields = dict[str, Tensor]
 
@@ -31,5 +31,5 @@ class BlindedFar:
         about = {"round": ticket.round, "serial": ticket.serial, "attempt": ticket.attempt, "step": ticket.tensor}
         return self.call("blind", self.party, told, purpose=phase, **about)
 
-    def hold(self, coded: dict[str, Coded], about: Subject) -> None:
+    def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
         """It has its values itself."""

@@ -66,6 +66,7 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
+        self.channel.check_told(step.__name__, each)
         chosen = self._chosen(step, to)
         home, total = self._gathered(step, turn, chosen, all, each)
         parts = [self._at_home(reply) for reply in home] + total
@@ -80,7 +81,7 @@ class InProcess(Parties):
         replies = self._replies(step, turn, chosen, all, each)
         sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
         home = [reply for k, reply in replies.items() if k in self.at_home]
-        return home, [self.channel.sum(sent, step=step.__name__, turn=turn)] if sent else []
+        return home, [self.channel.sum(sent, step=step.__name__, turn=turn, told=all)] if sent else []
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table (test rows, rows to predict) at every party."""

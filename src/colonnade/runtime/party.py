@@ -35,6 +35,8 @@ from colonnade.seal.bits import LARGEST_SCALE
 from colonnade.seal.blind import SPREAD, SumCode
 from colonnade.seal.blinded import AGREEING, UNTOLD, BlindedEnd
 from colonnade.seal.keys import Identity, Ticket
+from colonnade.seal.subject import digest_of
+from colonnade.seal.sum_book import SumRules
 from colonnade.settings import Settings
 from colonnade.state import Packed, under
 from colonnade.table import Table
@@ -83,6 +85,8 @@ class Seat:
     """What all randomness of this party comes from, known to it alone; None in a simulation, which must repeat."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     folder: Path | None = None
+    sums: SumRules = field(default_factory=SumRules)
+    """What is allowed of blinded sums, and where they are noted."""
     leaders: Mapping[str, float] = field(default_factory=lambda: {OWNER: 1.0})
     """The owners by name, each with its share of the rows."""
     places: tuple[Tensor, ...] = ()
@@ -111,11 +115,7 @@ class Party(Server):
         self.channel = Channel(Ledger(), seals=Seals(), sources=sources)
         self.channel.seals = seat.seals  # its sums are blinded by the end below, not by a channel to others
         self.channel.know("train", seat.table)
-        self.blinded = (
-            BlindedEnd(seat.job, self.name, seat.blinded, seat.identity, seat.keys)
-            if seat.seals.blind is not None and self.name in seat.blinded
-            else None
-        )
+        self.blinded = _blinded_end(seat)
         rows = seat.table.rows
         self.schedule = (
             SharedSchedule(seat.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
@@ -158,8 +158,7 @@ class Party(Server):
 
     def _step(self, letter: Letter) -> Fields | None:
         step, turn = self._step_of(letter), self._turn_of(letter)
-        if self.blinded is not None and self.seat.schema.is_summed(self.name, letter.step):
-            raise SealError(f"'{self.name}' answers step '{letter.step}' only as a blinded sum, and was asked openly.")
+        self._check_open(letter.step, step)
         reply = self._run(step, turn, letter)
         if reply is None:
             return None
@@ -168,15 +167,24 @@ class Party(Server):
         wire = self.channel.seal_up(reply, party=self.name, step=letter.step, turn=turn)
         return self.channel.carry(wire, self.name, turn.leader, letter.step, turn)
 
+    def _check_open(self, name: str, step: Callable[..., Any]) -> None:
+        """Under Blind, refuse a step whose reply is to be summed, or that the agreed method never has answered."""
+        schema, replies = self.seat.schema, kinds_of(step)[1] is not None
+        if self.blinded is not None and schema.is_summed(self.name, name):
+            raise SealError(f"'{self.name}' answers step '{name}' only as a blinded sum, and was asked openly.")
+        if self.blinded is not None and replies and not schema.is_known(self.name, "up", name):
+            raise SealError(f"'{self.name}' was asked for step '{name}', whose answer is no part of what was agreed.")
+
     def _sum(self, letter: Letter) -> Fields:
         """A step whose reply may leave only under masks."""
         blinded, step, turn = self._blinded(), self._step_of(letter), self._turn_of(letter)
         codes = self._sum_codes(letter, turn)
+        about = self.channel.about(letter.step, turn, self.frame(letter, 0))
         reply = self._run(step, turn, letter)
         self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
         coded = self.channel.end(self.name).encode(codes, released, letter.step, turn)
-        blinded.hold(coded, self.channel.about(letter.step, turn))
+        blinded.hold(coded, about, digest_of(fields_of(reply)))
         if self.seat.seals.blind is not None and self.seat.seals.blind.recover:
             return {}
         return blinded.answer("blind", {}, self._ticket(letter))
@@ -195,6 +203,7 @@ class Party(Server):
             codes = end.sum_codes(form, len(self.seat.blinded), letter.step, turn)
             end.bounds = {}
             if set(told) == {f"{name}.bound" for name in codes if name + SPREAD in codes}:
+                end.check_scales(codes, letter.step, turn, gaps=self._blinded().recover)
                 return codes
         raise MessageError(f"scales {sorted(told)} came to '{self.name}' for a sum that has others, or are none.")
 
@@ -277,6 +286,10 @@ class Party(Server):
                     f"{self.seat.settings.rounds} rounds on 'train'."
                 )
             return self.schedule.batch_of(letter.round) if owner is None else self.schedule.rows_of(letter.round, owner)
+        if letter.round > self.seat.settings.rounds:
+            raise MessageError(
+                f"round {letter.round} came to '{self.name}', which agreed to {self.seat.settings.rounds} rounds."
+            )
         if letter.purpose == "explain":
             return torch.arange(0)
         whole = self.schedule.held_out[owner or 0]
@@ -351,6 +364,15 @@ class Party(Server):
         if self.blinded is None:
             raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
         return self.blinded
+
+
+def _blinded_end(seat: Seat) -> BlindedEnd | None:
+    blind = seat.seals.blind
+    if blind is None or seat.name not in seat.blinded:
+        return None
+    return BlindedEnd(
+        seat.job, seat.name, seat.blinded, seat.identity, seat.keys, recover=blind.recover, rules=seat.sums
+    )
 
 
 def _check_read(letter: Letter) -> None:

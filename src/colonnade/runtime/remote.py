@@ -67,6 +67,7 @@ class Remote(InProcess):
             channel.blinding = Blinding(
                 channel.blinding.blind, blinded, channel.opener, job=job, manifest=keys, ends=self.ends
             )
+            channel.blinding.leaves_out = goes_on
 
     @property
     def far(self) -> list[str]:
@@ -169,7 +170,7 @@ class Remote(InProcess):
         form = self.schema.like(here[0], "up", name, turn.rows.shape[-1])
         if form is None:
             raise SealError(f"no rehearsal showed what the parties send in step '{name}', so it cannot be blinded.")
-        task = self.channel.sum_task(blinding, form, name, turn)
+        task = self.channel.sum_task(blinding, form, name, turn, next(iter(received.values()), None))
 
         def carry(fields: Fields, sender: str, receiver: str, of: str, purpose: str) -> Fields:
             return self.channel.carry(fields, sender, receiver, of, turn, purpose)

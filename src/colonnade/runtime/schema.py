@@ -73,6 +73,10 @@ class Schema:
         """Whether a step's replies are wanted as a sum."""
         return f"{party}/sum/{step}" in self.forms
 
+    def is_known(self, party: str, way: str, step: str) -> bool:
+        """Whether a rehearsal had such a message."""
+        return f"{party}/{way}/{step}" in self.forms
+
     def like(self, party: str, way: str, step: str, rows: int) -> dict[str, Tensor] | None:
         """Empty fields of the form that a message will have, if that is known."""
         form = self.forms.get(f"{party}/{way}/{step}")

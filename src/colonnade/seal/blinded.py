@@ -7,6 +7,7 @@ answers out. What the owner says is believed only where it is signed (:mod:`colo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,8 +18,9 @@ from colonnade.seal.codec import as_wire
 from colonnade.seal.keys import Hello, Identity, Membership, Ticket
 from colonnade.seal.recover import Advert, RecoverParty
 from colonnade.seal.relay import Fields, only, single, spoken, stacked, unstacked
-from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Masker, Subject, SumLog
+from colonnade.seal.secure_sum import Masker, SumLog
+from colonnade.seal.subject import Form, Subject
+from colonnade.seal.sum_book import SumBook, SumRules
 
 RECOVERING = ("advertise", "share", "mask", "sign", "reveal")
 AGREEING = ("hello", "confirm", "join")
@@ -28,29 +30,52 @@ UNTOLD = ("hello", "blind", "opened", "advertise")
 """Phases in which a party reads nothing."""
 
 
-def tensor_name(step: str, field: str, ring: Ring, bound: float) -> str:
-    """What a mask is for, ring and scale included: parties that do not agree on them share no mask."""
-    return f"{step}/{field}/{ring.bits}/{bound!r}"
+def tensor_name(meaning: bytes, *fields: str) -> str:
+    """What a mask is for: these fields of a sum, all that it is about included."""
+    return f"{meaning.hex()}/{'+'.join(fields)}"
+
+
+def mark_of(meaning: bytes) -> torch.Tensor:
+    """Four bytes by which an honest owner notices that a party masked something else than the others."""
+    return torch.frombuffer(bytearray(meaning[:4]), dtype=torch.int32).reshape(())
 
 
 class BlindedEnd:
     """A party among others whose sums are blinded."""
 
     def __init__(
-        self, job: bytes, party: str, parties: Sequence[str], identity: Identity, manifest: Mapping[str, bytes]
+        self,
+        job: bytes,
+        party: str,
+        parties: Sequence[str],
+        identity: Identity,
+        manifest: Mapping[str, bytes],
+        *,
+        recover: bool = False,
+        rules: SumRules | None = None,
     ) -> None:
+        """``recover`` says which of the two kinds of sums was agreed on; the other one is refused."""
         self.job, self.party, self.parties = job, party, list(parties)
-        self.identity, self.manifest = identity, manifest
-        self.log = SumLog()  # of the whole job, over all key agreements
+        self.identity, self.manifest, self.recover = identity, manifest, recover
+        self.book = SumBook(party, job, rules)  # of the whole job, over all of its processes
+        self.log = SumLog()  # of this process, over all key agreements
         self._member: Membership | None = None
         self._masker: Masker | None = None
         self._coded: dict[str, Coded] = {}
         self._about: Subject | None = None
+        self._meaning = b""
         self._recovering: RecoverParty | None = None
 
-    def hold(self, coded: dict[str, Coded], about: Subject) -> None:
-        """Take the values of the next sum, and what it is about."""
-        self._coded, self._about = coded, about
+    def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
+        """Take the values of the next sum, and what it is about; noted in the book before anything can leave.
+
+        ``values`` is a digest of them before noise and rounding; None for what will never travel.
+        """
+        meaning = about.meaning({name: Form(one.codes.shape, one.ring, one.bound) for name, one in coded.items()})
+        self._coded, self._recovering = {}, None
+        if values is not None:
+            self.book.lend(about, meaning, values)
+        self._coded, self._about, self._meaning = coded, about, meaning
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
         """What this party says in a phase, after what it was told; ``ticket`` says of which sum it is."""
@@ -58,6 +83,9 @@ class BlindedEnd:
             return {"hello": self._hello, "confirm": self._confirm, "join": self._join}[phase](told)
         if phase not in PHASES or ticket is None:
             raise SealError(f"'{self.party}' was asked for the phase '{phase:.40}' of a sum, which there is not; stop.")
+        if self.recover != (phase in RECOVERING):
+            # One of all and one of some of them would differ by single parties' values.
+            raise SealError(f"'{self.party}' was asked to {phase} in a sum of another kind than was agreed on; stop.")
         if phase == "blind":
             return self._blind(ticket)
         if phase == "opened":
@@ -68,6 +96,7 @@ class BlindedEnd:
     # Keys
 
     def _hello(self, told: Fields) -> Fields:
+        self.book.check_mix(self.parties)
         self._member = Membership(self.job, self.party, self.identity, self.manifest)
         return spoken(*self._member.hello()[1:])
 
@@ -85,10 +114,10 @@ class BlindedEnd:
 
     def _blind(self, ticket: Ticket) -> Fields:
         wire: Fields = {}
-        for name, (codes, ring, bound) in self._held().items():
-            own = ticket._replace(tensor=tensor_name(ticket.tensor, name, ring, bound))
-            masked = self._joined().mask(own, codes, ring)
-            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.bound": torch.tensor(bound)}
+        self._check_about(ticket.round, ticket.tensor)
+        for name, (codes, ring, _) in self._held().items():
+            masked = self._joined().mask(ticket._replace(tensor=tensor_name(self._meaning, name)), codes, ring)
+            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.about": mark_of(self._meaning)}
         return wire
 
     # A sum of those who remain
@@ -97,11 +126,12 @@ class BlindedEnd:
         """``ticket.tensor`` names the step and the fields that are summed in one: ``step: name+name``."""
         step, _, listed = ticket.tensor.rpartition(": ")
         own = self._some_of(listed.split("+"))
+        about = self._check_about(ticket.round, step)
         if phase == "advertise":
             masker, ring = self._joined(), next(iter(own.values())).ring
-            tensor = "+".join(tensor_name(step, name, one.ring, one.bound) for name, one in own.items())
-            about = None if self._about is None else self._about._replace(step=ticket.tensor)
-            self._recovering = RecoverParty(masker.membership, ticket._replace(tensor=tensor), ring, masker.log, about)
+            bound_to = ticket._replace(tensor=tensor_name(self._meaning, *own))
+            agree = partial(self.book.agree, about)
+            self._recovering = RecoverParty(masker.membership, bound_to, ring, masker.log, agree)
             return spoken(*self._recovering.advertise()[1:])
         if self._recovering is None:
             raise SealError(f"'{self.party}' was asked to {phase:.40} in a sum that it did not begin; stop.")
@@ -126,6 +156,16 @@ class BlindedEnd:
         if not names or any(name not in held for name in names):
             raise SealError(f"'{self.party}' holds {sorted(held)} for a sum, and {list(names)} were asked for; stop.")
         return {name: held[name] for name in names}
+
+    def _check_about(self, number: int, step: str) -> Subject:
+        """Refuse a ticket that is not of the turn which gave the values."""
+        about = self._about
+        if about is None or not self._coded or (about.round, about.step) != (number, step):
+            raise SealError(
+                f"'{self.party}' was asked for a sum of step '{step:.40}' in round {number} that no step of its own "
+                "gave values to; stop."
+            )
+        return about
 
     def _held(self) -> dict[str, Coded]:
         if not self._coded:

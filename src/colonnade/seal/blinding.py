@@ -13,20 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.schedule import Turn
 from colonnade.seal.blind import SPREAD, Blind, Coded, SumCode
-from colonnade.seal.blinded import BlindedEnd, tensor_name
+from colonnade.seal.blinded import BlindedEnd, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
 from colonnade.seal.keys import Hello, Identity, Ticket, roster_digest
 from colonnade.seal.pack import Codes
 from colonnade.seal.recovering import RecoverableSum
 from colonnade.seal.relay import Fields, heard, stacked
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Subject, total
+from colonnade.seal.secure_sum import total
 from colonnade.seal.shamir import threshold
+from colonnade.seal.subject import Form, Subject
 
 SETUP = "setup"
 HELLO, SIGNATURE = (32, 16, 64), (64,)  # bytes: key, incarnation and signature; a signature
@@ -45,6 +46,11 @@ class SumTask(NamedTuple):
     turn: Turn
     step: str
 
+    @property
+    def meaning(self) -> bytes:
+        """What every party binds its masks to."""
+        return self.about.meaning({n: Form(self.shapes[n], code.ring, code.bound) for n, code in self.expected.items()})
+
 
 class End(Protocol):
     """A blinded party's end as the owner reaches it; its answers are what it would send."""
@@ -52,7 +58,7 @@ class End(Protocol):
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
         """What the party says in a phase, after what it is told."""
 
-    def hold(self, coded: dict[str, Coded], about: Subject) -> None:
+    def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
         """Let the party have its values, if the process that leads the sum has them."""
 
 
@@ -82,11 +88,12 @@ class Blinding:
         identities = {} if manifest is not None else {party: Identity.new() for party in parties}
         self.manifest = manifest or {party: identity.public for party, identity in identities.items()}
         self.ends = ends or {
-            party: BlindedEnd(self.job, party, self.parties, identity, self.manifest)
+            party: BlindedEnd(self.job, party, self.parties, identity, self.manifest, recover=blind.recover)
             for party, identity in identities.items()
         }
         self.serial = 0
         self.roster = b""
+        self.leaves_out = True  # whether a recoverable sum goes on without a party, or waits for it
 
     def check_enough(self, here: int) -> None:
         """Refuse a sum that is known to have too few parties before anything of it is sent."""
@@ -134,41 +141,36 @@ class Blinding:
 
     def _recover(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """A party that is away is left out of the sum, as long as more than two thirds answer."""
-        here = [party for party in self.parties if self._hears(party, task, carry)]
+        here = tuple(sorted(party for party in self.parties if self._hears(party, task, carry)))
         main = [name for name in task.expected if not name.endswith(SPREAD)]
         totals: dict[str, Codes] = {}
-        sets = set()
+        over = None  # all sums of a step are over the same parties, or their difference would show single ones
         for ring in sorted({task.expected[name].ring for name in main}, key=lambda ring: ring.bits):
             names = [name for name in main if task.expected[name].ring == ring]
-            found, survivors = self._recover_some(task, names, ring, here, carry)
+            found, here = self._recover_some(task, names, here, over, carry)
+            over = here
             totals |= found
-            sets.add(survivors)
-        if len(sets) > 1:
-            # Summing again over the common set would show the difference, which is one party's values.
-            raise AwayError(f"a party fell away within step '{task.step}' of round {task.turn.round}; its sum is lost.")
-        survivors = sets.pop()
         for name in task.expected.keys() - totals.keys():
-            found, others = self._recover_some(task, [name], task.expected[name].ring, here, carry)
-            totals |= found if others == survivors else {}  # without it, the scale stays as it is
-        return totals, len(survivors)
+            try:
+                totals |= self._recover_some(task, [name], here, over, carry)[0]
+            except AwayError:
+                continue  # without it, the scale stays as it is
+        return totals, len(here)
 
     def _recover_some(
-        self, task: SumTask, names: list[str], ring: Ring, here: list[str], carry: Carry
+        self, task: SumTask, names: list[str], here: tuple[str, ...], over: tuple[str, ...] | None, carry: Carry
     ) -> tuple[dict[str, Codes], tuple[str, ...]]:
-        """Tensors of one ring, end to end in one sum, so that they have the same survivors."""
+        """Tensors of one ring, end to end in one sum, so that they have the same survivors: ``over``, if given."""
         self.serial += 1
+        ring = task.expected[names[0]].ring
 
         def send(fields: Fields, sender: str, receiver: str, phase: str) -> Fields:
             return carry(fields, sender, receiver, f"{task.step}: {phase}", "")
 
-        tensor = "+".join(
-            tensor_name(task.step, name, task.expected[name].ring, task.expected[name].bound) for name in names
-        )
         asked = Ticket(task.turn.round, self.serial, 0, f"{task.step}: {'+'.join(names)}")
-        one = RecoverableSum(
-            self.ends, self.manifest, self.roster, asked, asked._replace(tensor=tensor), ring, self.owner, send
-        )
-        one.here = [party for party in one.here if party in here]
+        ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
+        one = RecoverableSum(self.ends, self.manifest, self.roster, asked, ticket, ring, self.owner, send)
+        one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
         summed, survivors = one.run()
         shapes = [task.shapes[name] for name in names]
         if summed.shape != (sum(map(math.prod, shapes)),):
@@ -214,24 +216,26 @@ class Blinding:
         """One party's masked codes, as they arrive at the owner."""
         self._tell(party, task, carry)
         arrived = carry(self.ends[party].answer("blind", task.bounds, ticket), party, self.owner, ticket.tensor, "")
-        if set(arrived) != {name + part for name in task.expected for part in ("", ".form", ".bound")}:
-            raise SealError(f"{party} sent {sorted(arrived)} for a sum of {sorted(task.expected)}.")
-        return {name: _taken(name, arrived, code, task.shapes[name], party) for name, code in task.expected.items()}
+        if set(arrived) != {name + part for name in task.expected for part in ("", ".form", ".about")}:
+            raise SealError(f"'{party}' sent {sorted(arrived)} for a sum of {sorted(task.expected)}.")
+        mark = mark_of(task.meaning)
+        return {n: _taken(n, arrived, code.ring, task.shapes[n], mark, party) for n, code in task.expected.items()}
 
 
-def _taken(name: str, wire: Fields, code: SumCode, due: tuple[int, ...], party: str) -> Codes:
-    """A party's masked codes, if they are in the ring and on the scale that the owner expects."""
-    bound = wire[f"{name}.bound"]
-    if bound.dtype != torch.float32 or bound.ndim or float(bound) != float(torch.tensor(code.bound)):
-        came = bound.item() if bound.numel() == 1 else tuple(bound.shape)
-        raise SealError(
-            f"{party} sent '{name}' on the scale {came} and {code.bound:g} was agreed; "
-            "codes on different scales do not add, so give every party the same seals."
-        )
+def _taken(name: str, wire: Fields, ring: Ring, due: tuple[int, ...], mark: Tensor, party: str) -> Codes:
+    """A party's masked codes, if they are of what the owner asked for."""
     try:
-        codes, shape = from_wire(name, wire, code.ring.bits)
+        codes, shape = from_wire(name, wire, ring.bits)
     except MessageError as error:
-        raise SealError(f"{party} sent a blinded message that is not one: {error}") from error
+        raise SealError(f"'{party}' sent '{name}' as a blinded message that is none: {error}") from error
     if shape != due:
-        raise SealError(f"{party} sent '{name}' with the shape {shape}, and {due} was expected; has it the same rows?")
+        raise SealError(
+            f"'{party}' sent '{name}' with the shape {shape}, and {due} was expected; has it the same rows?"
+        )
+    told = wire[f"{name}.about"]
+    if told.dtype != mark.dtype or told.ndim or int(told) != int(mark):
+        raise SealError(
+            f"'{party}' masked '{name}' for another sum than was asked for, and masks of different sums do not cancel; "
+            "has it the same rows, the same ids and the same seals?"
+        )
     return codes.reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from colonnade.seal.codec import Codec, Draw, is_state, rows_field
 from colonnade.seal.noise import NoiseSource
 from colonnade.state import copy, under
 
+log = logging.getLogger(__name__)
 Fields = dict[str, Tensor]
 LEAST_REACH, MOST_REACH = 0.25, 4.0  # how much a shared scale may move from one sum to the next
 
@@ -30,7 +32,8 @@ class End:
     """The owner's or one party's end.
 
     ``memory`` is what error feedback remembers, per partner, step, field and training row; ``bounds`` are the shared
-    scales of blinded codes, which the owner sets; ``clipped`` counts what a scale cut off.
+    scales of blinded codes, which the owner sets; ``scales`` is what a party knows of them, by step and field
+    the newest with its round; ``clipped`` counts what a scale cut off.
     """
 
     def __init__(self, name: str, seals: Seals, sources: Sources, tables: dict[str, People]) -> None:
@@ -38,6 +41,7 @@ class End:
         self.budget = None if seals.noise is None else seals.noise.budget(name)
         self.memory: Fields = {}
         self.bounds: Fields = {}
+        self.scales: Fields = {}
         self.values = self.clipped = 0
 
     @cached_property
@@ -138,6 +142,24 @@ class End:
                 codes[name + SPREAD] = WholeCode(Blind(ring=64), parties)
         return codes
 
+    def check_scales(self, codes: dict[str, SumCode], step: str, turn: Turn, *, gaps: bool) -> None:
+        """At a party: refuse a scale that moved further than an owner that keeps to the rules moves it.
+
+        Asked on many scales, a sum would show where single parties' values lie. ``gaps`` says that this party may have
+        missed sums in which the scale moved.
+        """
+        for name, code in codes.items():
+            if not isinstance(code, FewBitCode) or name + SPREAD not in codes:
+                continue
+            first = torch.tensor([code.bits.fixed_scale(name), -1.0], dtype=torch.float64)
+            last, number = self.scales.get(f"{step}/{name}", first).tolist()
+            moves = max(turn.round - number, 1) if gaps else 1
+            if not LEAST_REACH**moves * 0.999 <= code.bound / last <= MOST_REACH**moves * 1.001:
+                raise SealError(
+                    f"'{self.name}' was told another scale of '{name}' for step '{step}' of round {turn.round} than "
+                    f"can follow from the one before, which moves by a factor of {MOST_REACH:g} at most; stop."
+                )
+
     def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
         """This party's ring elements, not masked yet."""
         coded: dict[str, Coded] = {}
@@ -150,6 +172,8 @@ class End:
             aims[name] = aimed = values - before if is_state(name) else values + before
             elements = code.encode(self.within(code.bound, code.most, name, aimed, turn), self.draw(key, turn))
             coded[name] = Coded(elements, code.ring, code.bound)
+            if name + SPREAD in codes:
+                self.scales[f"{step}/{name}"] = torch.tensor([code.bound, turn.round], dtype=torch.float64)
             if code.feedback:
                 arrived = code.decode(elements, 1)
                 self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
@@ -177,9 +201,15 @@ class End:
         self.values += values.numel()
         self.clipped += beyond
         if beyond > most * values.numel():
+            share = f"{beyond / values.numel():.2%}"
+            log.warning(
+                "%s of %s's values in '%s' lie beyond %g in round %d", share, self.name, name, bound, turn.round
+            )
+            # What is blinded is hidden from who reads the refusal, so that one says no number.
+            share = "too many" if self.seals.blind is not None else share
             raise SealError(
-                f"{beyond / values.numel():.2%} of {self.name}'s values in '{name}' lie beyond {bound:g} in round "
-                f"{turn.round}, and at most {most:.2%} may be clipped; give the seal a larger scale or clip."
+                f"{share} of {self.name}'s values in '{name}' lie beyond {bound:g} in round {turn.round}, and at most "
+                f"{most:.2%} may be clipped; give the seal a larger scale or clip."
             )
         return values.clamp(-bound, bound) if beyond else values
 
@@ -204,6 +234,7 @@ class End:
         """What must be saved for an exact resume."""
         kept = {f"feedback/{key}": copy(value) for key, value in self.memory.items()}
         bounds = {f"bound/{key}": copy(value) for key, value in self.bounds.items()}
+        bounds |= {f"scale/{key}": copy(value) for key, value in self.scales.items()}
         counts = {"clipped": torch.tensor([self.values, self.clipped])} if self.values else {}
         return {**kept, **bounds, **counts, **self.spent()}
 
@@ -214,7 +245,7 @@ class End:
     def load(self, state: Fields) -> None:
         """Take a saved state back; what was spent stays spent."""
         self.memory = {key: copy(value) for key, value in under(state, "feedback").items()}
-        self.bounds = under(state, "bound")
+        self.bounds, self.scales = under(state, "bound"), under(state, "scale")
         if self.budget is not None and under(state, "budget"):
             self.budget.load(under(state, "budget"))
         self.values, self.clipped = (int(count) for count in state.get("clipped", torch.zeros(2)))

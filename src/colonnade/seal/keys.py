@@ -7,7 +7,9 @@ The owner relays every message here and may be curious or lie, so nothing it rel
 3. Each party checks that everybody signed the same roster. That proves freshness: nobody but a live peer can sign a
    roster with my incarnation in it, so a hello of an earlier start gets no further.
 4. Pair secret = HKDF-Extract(salt=roster, X25519). Key = HKDF-Expand(pair secret, protocol | use | roster | round |
-   serial | attempt | tensor | pair): one key per tensor and attempt, and never the same one after a restart.
+   serial | attempt | tensor | pair): one key per tensor and attempt, and never the same one after a restart. The
+   tensor's name begins with a digest of what the sum is about (:mod:`colonnade.seal.subject`), which each party works
+   out by itself, so those that mask anything else share no mask, whatever round, serial and attempt the owner says.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from colonnade.errors import SealError
 
-PROTOCOL = "colonnade/secure-sum/1"
+PROTOCOL = "colonnade/secure-sum/2"
 _NONCE = 12
 
 

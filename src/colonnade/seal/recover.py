@@ -8,15 +8,23 @@ fell away: its pair masks are removed), so one party's message is never bare:
     advertise -> share -> mask -> (owner) announce -> sign -> reveal -> (owner) open
 
 The owner relays and may lie. Keys are signed, shares travel encrypted, and a party reveals only after ``t`` of ``K``
-parties signed the very list that it signed. With ``t > 2K/3`` two lists would need K/3 parties that sign both; a party
-signs one per ticket, ever. The seed's hash is advertised too, so wrong shares are noticed and never give a wrong sum.
+parties signed the very list that it signed. Let ``c`` parties be corrupt and help the owner.
+
+* Two lists of one ticket have ``t`` signers each, so at least ``2t - K`` signed both, and an honest party signs one.
+  With ``c <= 2t - K - 1`` there is one list. The same holds for two sums of a person over different parties: who signed
+  both has broken the rule of its own book (:mod:`colonnade.seal.sum_book`).
+* For a survivor the honest give out shares of its seed and never of its key, and ``c < t`` shares say nothing: masks
+  between honest survivors stay, and only the sum of all of them is seen. With ``c <= t - 2`` they are two or more.
+
+So a party's values are hidden in the sum with another honest one's as long as ``c <= min(2t - K - 1, t - 2)``: one of
+4, five of 14. The seed's hash is advertised too, so wrong shares are noticed and never give a wrong sum.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +36,7 @@ from colonnade.seal.keys import PROTOCOL, Membership, Ticket, agree, expand, pac
 from colonnade.seal.mask import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
-from colonnade.seal.secure_sum import Subject, SumLog, check_messages
+from colonnade.seal.secure_sum import SumLog, check_messages
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")
 
@@ -105,10 +113,11 @@ class RecoverParty(_Sum):
         ticket: Ticket,
         ring: Ring,
         log: SumLog | None = None,
-        about: Subject | None = None,
+        agree: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
+        """``agree`` refuses a list of survivors that this party must not sign."""
         super().__init__(membership.manifest, membership.roster, ticket, ring)
-        self.about = about  # these people are summed over one set of parties only
+        self.agree = agree
         self.membership, self.party = membership, membership.party
         self.log = SumLog() if log is None else log
         self.log.begin(ticket, self.roster, self.names)
@@ -168,8 +177,8 @@ class RecoverParty(_Sum):
             self._enough(survivors, list(self._held), "survivors")
             if self.party not in survivors or list(survivors) != sorted(survivors):
                 raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
-            if self.about is not None:
-                self.log.agree(self.about, survivors)
+            if self.agree is not None:
+                self.agree(survivors)
             self._survivors, self._next = tuple(survivors), "reveal"
         return self.membership.identity.sign(self._list(self._survivors))
 
@@ -177,7 +186,7 @@ class RecoverParty(_Sum):
         """One share for every party: of a survivor's seed, or of another's key. Never both."""
         self._turn("reveal")
         self._check_signatures(self._survivors, {self.party: self.sign(self._survivors), **signatures})
-        self.log.opened(self.ticket, self._survivors)
+        self.log.opened(self.ticket)
         seeds = {name: self._held[name][shamir.VALUE_BYTES :] for name in self._survivors}
         keys = {name: share[: shamir.VALUE_BYTES] for name, share in self._held.items() if name not in seeds}
         return Reveal(seeds, keys)
@@ -233,20 +242,29 @@ class RecoverOwner(_Sum):
         return self.ring.reduce(result).reshape(self._messages[survivors[0]].shape)
 
     def _seed(self, name: str, reveals: Mapping[str, Reveal]) -> bytes:
-        seed = self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()})
+        seed = self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()}, f"the seed of {name!r}")
         if self._commit(seed, name) != self.adverts[name].commitment:
             raise SealError(f"shares give another seed of {name!r} than it advertised; somebody lied: drop this sum.")
         return seed
 
     def _key(self, name: str, reveals: Mapping[str, Reveal]) -> X25519PrivateKey:
-        key = X25519PrivateKey.from_private_bytes(self._join({by: r.keys.get(name, b"") for by, r in reveals.items()}))
+        shares = {by: r.keys.get(name, b"") for by, r in reveals.items()}
+        key = X25519PrivateKey.from_private_bytes(self._join(shares, f"the key of {name!r}"))
         if key.public_key().public_bytes_raw() != self.adverts[name].key:
             raise SealError(f"shares give another key of {name!r} than it advertised; somebody lied: drop this sum.")
         return key
 
-    def _join(self, values: Mapping[str, bytes]) -> bytes:
+    def _join(self, values: Mapping[str, bytes], what: str) -> bytes:
+        for name, value in values.items():
+            if len(value) != shamir.VALUE_BYTES:
+                raise SealError(
+                    f"{name!r} gave a share of {what} of {len(value)} bytes; it must be {shamir.VALUE_BYTES}: drop it."
+                )
         shares = [shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()]
-        return shamir.join(shares[: self.threshold])
+        try:
+            return shamir.join(shares[: self.threshold])
+        except SealError as error:
+            raise SealError(f"shares of {what}, by {', '.join(values)}: {error}") from error
 
 
 def run(

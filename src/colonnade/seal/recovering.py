@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
-from colonnade.errors import AwayError
+from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.seal.codec import from_wire
 from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
@@ -44,6 +45,7 @@ class RecoverableSum:
         self.ends, self.asked, self.ring, self.owner_name, self.send = ends, asked, ring, owner, send
         self.owner = RecoverOwner(manifest, roster, ticket, ring)
         self.here = list(self.names)
+        self.over: tuple[str, ...] | None = None  # who must remain; None for enough of them
 
     def run(self) -> tuple[Codes, tuple[str, ...]]:
         """The sum of the survivors' codes, and who they are."""
@@ -51,23 +53,34 @@ class RecoverableSum:
         adverts = self.owner.advertise([Advert(n, *heard(f, ADVERT, n)) for n, f in mine.items()])
         told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
         sealed = self._up("share", told)
-        boxes = self.owner.share({n: self._boxes(f) for n, f in sealed.items()})
+        boxes = self.owner.share({n: self._boxes(n, f) for n, f in sealed.items()})
         given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
         masked = self._up("mask", given)
-        self.owner.mask({n: self._codes(f) for n, f in masked.items()})
+        self.owner.mask({n: self._codes(n, f) for n, f in masked.items()})
         survivors = self.owner.announce()
         lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
         signed = self._up("sign", lists)
         signatures = self.owner.sign({n: heard(f, SIGNATURE, n)[0] for n, f in signed.items()})
         reveals = self._up("reveal", self._down("signatures", lambda _: self._stacked(single(signatures))))
-        return self.owner.open({n: self._revealed(f) for n, f in reveals.items()}), survivors
+        return self.owner.open({n: self._revealed(n, f) for n, f in reveals.items()}), survivors
+
+    def _check_here(self, phase: str) -> None:
+        """Give a sum up that lacks a party before anybody signs who remains, so that it can be asked again.
+
+        When all masked messages are there, enough parties open their sum.
+        """
+        gone = [name for name in self.over or () if name not in self.here]
+        if gone and (phase in ("advertise", "share", "mask") or len(self.here) < self.owner.threshold):
+            raise AwayError(f"'{gone[0]}' fell away within a sum that needs everybody who began it.", gone[0])
 
     def _up(self, phase: str, told: Mapping[str, Fields]) -> dict[str, Fields]:
         def exchange(name: str) -> Fields:
             said = self.ends[name].answer(phase, told.get(name, {}), self.asked)
             return self.send(said, name, self.owner_name, phase)
 
-        return self._all(exchange)
+        said = self._all(exchange)
+        self._check_here(phase)
+        return said
 
     def _down(self, phase: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
         return self._all(lambda name: self.send(say(name), self.owner_name, name, phase))
@@ -81,19 +94,30 @@ class RecoverableSum:
                 self.here.remove(name)
         return heard
 
-    def _codes(self, fields: Fields) -> Codes:
-        codes, shape = from_wire("codes", fields, self.ring.bits)
-        return codes.reshape(shape)
+    def _codes(self, party: str, fields: Fields) -> Codes:
+        with _said_by(party, "codes"):
+            codes, shape = from_wire("codes", fields, self.ring.bits)
+            return codes.reshape(shape)
 
-    def _revealed(self, fields: Fields) -> Reveal:
+    def _revealed(self, party: str, fields: Fields) -> Reveal:
         def shares(kind: str) -> dict[str, bytes]:
             own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
-            return self._boxes(own)
+            return self._boxes(party, own)
 
         return Reveal(shares("seed_"), shares("key_"))
 
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
         return stacked(said, self.names)
 
-    def _boxes(self, fields: Fields) -> dict[str, bytes]:
-        return only(unstacked(fields, self.names, parts=1))
+    def _boxes(self, party: str, fields: Fields) -> dict[str, bytes]:
+        with _said_by(party, "shares"):
+            return only(unstacked(fields, self.names, parts=1))
+
+
+@contextmanager
+def _said_by(party: str, what: str) -> Iterator[None]:
+    """Let an error name the party and the field that it is about."""
+    try:
+        yield
+    except (MessageError, SealError) as error:
+        raise type(error)(f"'{party}' sent '{what}' of a blinded sum that are none: {error}") from error

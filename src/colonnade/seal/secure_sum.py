@@ -4,14 +4,14 @@ Every pair of parties shares a mask per ticket (:mod:`colonnade.seal.keys`); the
 later one subtracts it. A masked message alone is uniform; in the sum over all parties the masks cancel bit for bit.
 
 What the sum itself reveals no mask hides. Sums over a set and over the set without one party, of the same rows,
-differ by that party's values; an owner might only pretend that a party is away. Three rules stand against it:
+differ by that party's values; an owner might only pretend that a party is away. These rules stand against it:
 
-* :class:`SumLog`: one opened sum per round and serial. A failed one is tried again, as the next attempt and with new
-  masks, only by the same parties and only while nothing was opened; a changed set begins with a new round.
-* :class:`SetChanges`: a smaller set is signed by everybody who remains in it, logged, and limited per job.
-* After a change all remaining parties make a new key agreement; the old one gives no more masks.
-
-The runtimes of one process never change the set, so they use the first rule only; a remote one needs all three.
+* :class:`colonnade.seal.sum_book.SumBook`: one sum about the same, and one set of parties per person, over all sessions
+  of a job. It is what runtimes rely on.
+* :class:`SumLog`: one opened sum per serial of a session. A failed one is tried again, as the next attempt and with new
+  masks, only while nothing was opened; a changed set begins with a new round.
+* :class:`SetChanges`: a smaller set is signed by everybody who remains in it, logged, and limited per job; after that
+  all remaining parties make a new key agreement. No runtime changes the set of those who agreed on keys.
 """
 
 from __future__ import annotations
@@ -28,20 +28,12 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 
 
-class Subject(NamedTuple):
-    """What a sum is about: a step of a round, and the people whose rows it adds up."""
-
-    round: int
-    step: str
-    people: frozenset[int]
-
-
 class SumLog:
-    """What one party has lent its values to; keep one for a whole job, over all memberships.
+    """Which tickets of a session one party has masked under, and what it knows to be opened.
 
     ``begin`` is called by the maskers. Call ``opened`` as soon as the owner says that it has a sum, or sends anything
-    made from it. The next serial may begin either way. ``names``, ``round`` and ``barred`` are what to write into a
-    checkpoint and give back at a restart: they bar an owner from summing an old round again with other parties.
+    made from it. The next serial may begin either way. ``names`` and ``round`` bar an owner from summing an old round
+    again with other parties.
 
     >>> log, ticket = SumLog(), Ticket(0, 0, 0, "h")
     >>> log.begin(ticket, b"roster", ("a", "b"))
@@ -52,42 +44,20 @@ class SumLog:
     colonnade.errors.SealError: the sum of round 0, serial 0 was opened already; take the next serial.
     """
 
-    def __init__(self, names: Sequence[str] = (), round: int = -1, barred: int = -1) -> None:
+    def __init__(self, names: Sequence[str] = (), round: int = -1) -> None:
         self.names: tuple[str, ...] = tuple(names)
         self.round = round  # the newest one begun
-        self.barred = barred  # the newest one that was opened without some party
         self._roster = b""
         self._newest = (-1, -1)  # serial and attempt, of this roster
         self._at = -1  # the round of that serial
         self._opened = False
-        self._summed: dict[str, dict[tuple[str, ...], set[int]]] = {}  # of the newest round, by step and parties
-        self._summed_at = -1
-
-    def agree(self, about: Subject, survivors: Sequence[str]) -> None:
-        """Refuse a second sum about any of the same people over other parties: same networks, so a difference tells."""
-        if about.round < self._summed_at:
-            raise SealError(
-                f"a sum of round {about.round} came after one of round {self._summed_at}; rounds go forward."
-            )
-        if about.round > self._summed_at:
-            self._summed, self._summed_at = {}, about.round
-        known = self._summed.setdefault(about.step, {})
-        for parties, people in known.items():
-            again = len(people & about.people)
-            if again and parties != tuple(survivors):
-                raise SealError(
-                    f"a sum over {list(survivors)} was asked of {again} rows that were given to one over "
-                    f"{list(parties)}, and the difference would show single parties; ask the same, or other rows."
-                )
-        known.setdefault(tuple(survivors), set()).update(about.people)
 
     def begin(self, ticket: Ticket, roster: bytes, names: Sequence[str]) -> None:
         """Allow a masked message for a ticket in a session of ``names``, or refuse it."""
-        bar = self.barred if self.names in ((), tuple(names)) else self.round
-        if roster != self._roster and ticket.round <= bar:
+        if roster != self._roster and self.names not in ((), tuple(names)) and ticket.round <= self.round:
             raise SealError(
-                f"round {ticket.round} came for {list(names)}, but rounds up to {bar} were summed over other parties, "
-                f"and the difference of the two sums would show single parties; go on with round {bar + 1}."
+                f"round {ticket.round} came for {list(names)}, but rounds up to {self.round} were summed over other "
+                f"parties, and the difference would show single ones; go on with round {self.round + 1}."
             )
         fresh = roster != self._roster or ticket.serial > self._newest[0]
         if not fresh:
@@ -107,13 +77,11 @@ class SumLog:
                 f"the sum of round {ticket.round}, serial {ticket.serial} was opened already; take the next serial."
             )
 
-    def opened(self, ticket: Ticket, survivors: Sequence[str] | None = None) -> None:
-        """Note that the owner has this sum, over ``survivors`` if not all: no further attempt at it."""
+    def opened(self, ticket: Ticket) -> None:
+        """Note that the owner has this sum: no further attempt at it."""
         if ticket.serial > self._newest[0]:
             raise SealError(f"{ticket} is said to be opened, but was never begun here; look at the owner's log.")
         self._opened = self._opened or ticket.serial == self._newest[0]
-        if survivors is not None and tuple(survivors) != self.names:
-            self.barred = max(self.barred, ticket.round)
 
 
 class Masker:

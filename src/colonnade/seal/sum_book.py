@@ -1,0 +1,206 @@
+"""What a party has lent its values to, on its own disk before anything of it leaves, so that no restart forgets.
+
+Two rules stand on it, and neither takes the owner's word for what is new:
+
+* *One sum about the same.* A step of a round about the same people is summed once. It may be asked again, after a
+  crash or a broken link, only with everything as it was: what was told, scales, this party's values, the parties.
+* *One set per person.* Two sums of a person's rows over different parties differ by single parties' values. The set
+  may not change within a round, and in a job at most as often as the operator allows.
+
+One line of ``sums.log`` per entry: JSON, a tab, and the head of a chain of hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from colonnade.errors import CheckpointError, FolderError, SealError
+from colonnade.seal.keys import pack
+from colonnade.seal.subject import Subject
+
+_HEAD = ["colonnade/sums/1"]
+
+
+@dataclass(frozen=True)
+class SumRules:
+    """What a party's operator allows of its sums, and the file that remembers them."""
+
+    place: Path | None = None
+    """None for memory, as in a simulation."""
+    changes: int | None = None
+    """How often in a job a person may be summed over another set of parties; None for any number, as in a simulation,
+    but never within a round."""
+    mix: int = 1
+    """How many parties a sum must have beside this one."""
+
+
+class _Place(NamedTuple):
+    """Over which set a person was summed last, in which round, and how often that has changed."""
+
+    parties: tuple[str, ...]
+    round: int
+    changes: int
+
+
+class SumBook:
+    """One party's log of sums over all sessions of a job.
+
+    >>> about = Subject("logits", "train", "train", "owner", 0, 0, (1, 2))
+    >>> book = SumBook("a", b"job")
+    >>> book.lend(about, b"meaning", b"values")
+    >>> book.lend(about, b"meaning", b"values")
+    >>> book.lend(about, b"another scale", b"values")
+    Traceback (most recent call last):
+    colonnade.errors.SealError: 'a' was asked twice for step 'logits' of round 0 about the same people, but with \
+another message, scale or state; a sum comes again as it was or not at all.
+    """
+
+    def __init__(self, party: str, job: bytes, rules: SumRules | None = None) -> None:
+        self.party, self.job, self.rules = party, job, rules or SumRules()
+        self._lent: dict[bytes, bytes] = {}
+        self._sets: dict[bytes, tuple[str, ...]] = {}
+        self._people: dict[int, _Place] = {}
+        self._file = None if self.rules.place is None else _File(self.rules.place)
+        for entry in [] if self._file is None else self._file.read():
+            self._take(entry)
+
+    def check_mix(self, parties: Sequence[str]) -> None:
+        """Refuse a sum over fewer than the operator wants."""
+        if len(parties) - 1 < self.rules.mix:
+            raise SealError(
+                f"'{self.party}' wants {self.rules.mix} others or more in a sum (mix in [allow]), and this one is over "
+                f"{', '.join(parties)}; have more parties, or ask its operator."
+            )
+
+    def lend(self, about: Subject, meaning: bytes, values: bytes) -> None:
+        """Note a sum before this party's masked values leave; a second one about the same must be the same."""
+        key = about.key(self.job)
+        exact = hashlib.sha256(pack(meaning, values)).digest()[:16]
+        if self._lent.get(key, exact) != exact:
+            raise SealError(
+                f"'{self.party}' was asked twice for step '{about.step}' of round {about.round} about the same people, "
+                "but with another message, scale or state; a sum comes again as it was or not at all."
+            )
+        if key not in self._lent:
+            self._note(["sum", key.hex(), exact.hex()])
+
+    def agree(self, about: Subject, survivors: Sequence[str]) -> None:
+        """Note over whom a sum is opened, before this party signs it."""
+        key, parties = about.key(self.job), tuple(survivors)
+        if self._sets.get(key, parties) != parties:
+            raise self._differs(about, parties, self._sets[key])
+        if key in self._sets:
+            return  # as before, which tells nothing new
+        self.check_mix(parties)
+        moved = [one for one in dict.fromkeys(about.people) if self._moves(one, about, parties)]
+        self._note(["set", key.hex(), list(parties), about.round, _packed(moved)])
+        for one in set(about.people).difference(moved):
+            self._people[one] = self._people[one]._replace(round=about.round)
+
+    def _moves(self, person: int, about: Subject, parties: tuple[str, ...]) -> bool:
+        """Whether a person was in no set yet or comes into another one; refused if that may not be."""
+        known = self._people.get(person)
+        if known is None or known.parties == parties:
+            return known is None
+        most = self.rules.changes
+        if known.round == about.round or (most is not None and known.changes >= most):
+            raise self._differs(about, parties, known.parties)
+        return True
+
+    def _differs(self, about: Subject, parties: Sequence[str], known: Sequence[str]) -> SealError:
+        return SealError(
+            f"'{self.party}' was asked in step '{about.step}' of round {about.round} for a sum over "
+            f"{', '.join(parties)} of rows that were given to one over {', '.join(known)}, and the difference would "
+            "show single parties; ask the same parties, or other rows, or let its operator raise changes in [allow]."
+        )
+
+    def _note(self, entry: list[Any]) -> None:
+        if self._file is not None:
+            self._file.append(entry)
+        self._take(entry)
+
+    def _take(self, entry: list[Any]) -> None:
+        if entry[0] == "sum":
+            self._lent[bytes.fromhex(entry[1])] = bytes.fromhex(entry[2])
+            return
+        _, key, parties, number, people = entry
+        self._sets[bytes.fromhex(key)] = over = tuple(parties)
+        fresh = _Place(over, number, 0)  # one object for all of them: a sum has many people
+        for one in _unpacked(people):
+            known = self._people.get(one)
+            self._people[one] = fresh if known is None else _Place(over, number, known.changes + 1)
+
+
+class _File:
+    """Lines that are only ever added, each on the disk before the call returns."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._chain = b""
+
+    def read(self) -> list[list[Any]]:
+        """All entries; a line that a crash cut off was never acted on, and is removed."""
+        try:
+            raw = self.place.read_bytes() if self.place.exists() else b""
+            whole = raw[: raw.rfind(b"\n") + 1]
+            if len(whole) < len(raw):
+                os.truncate(self.place, len(whole))
+        except OSError as error:
+            raise FolderError(f"{self.place} cannot be read: {error.strerror}; give this process the right.") from None
+        entries = [self._checked(line) for line in whole.splitlines()]
+        if entries and entries[0] != _HEAD:
+            raise self._damaged()
+        if not entries:
+            self.append(_HEAD)
+        return entries[1:]
+
+    def append(self, entry: list[Any]) -> None:
+        """Put an entry on the disk."""
+        text = json.dumps(entry, separators=(",", ":")).encode()
+        chain = self._next(text)
+        try:
+            with self.place.open("ab") as file:
+                size = file.tell()
+                try:
+                    file.write(text + b"\t" + chain.hex().encode() + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    os.truncate(self.place, size)  # half a line would spoil those after it
+                    raise
+        except OSError as error:
+            raise FolderError(f"{self.place} cannot be written: {error.strerror}; free some space.") from None
+        self._chain = chain
+
+    def _next(self, text: bytes) -> bytes:
+        return hashlib.blake2b(self._chain + text, digest_size=8).digest()
+
+    def _checked(self, line: bytes) -> list[Any]:
+        text, _, chain = line.rpartition(b"\t")
+        self._chain = self._next(text)
+        if chain != self._chain.hex().encode():
+            raise self._damaged()
+        return list(json.loads(text))
+
+    def _damaged(self) -> CheckpointError:
+        return CheckpointError(
+            f"{self.place} is damaged, and with it what was summed over whom; bring it back, or start anew in another "
+            "folder."
+        )
+
+
+def _packed(people: Sequence[int]) -> str:
+    return base64.b64encode(np.array(people, "<i8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> list[int]:
+    return [int(one) for one in np.frombuffer(base64.b64decode(text), "<i8")]
