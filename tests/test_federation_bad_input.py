@@ -633,7 +633,13 @@ def test_an_owner_that_asks_openly_for_what_was_to_be_summed(sides: Sides) -> No
 
     blind = '[[seal]]\nkind = "blind"'
     job = {"method": "fdml", "federation": 'labels = "shown"', "more": blind}
+    sides.write_parties("mix = 1")
     assert "schema" in refused(sides, ManifestError, kind=lying(schema=without_sums), **job)
+
+
+def test_a_blinded_sum_with_one_other_needs_the_operators_word(sides: Sides) -> None:
+    job = {"method": "fdml", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
+    assert "allows at least 2 (mix)" in refused(sides, ManifestError, **job)
 
 
 def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:

@@ -64,6 +64,9 @@ def check_allowed(
     if allow.maximum is not None and (most is None or most > allow.maximum):
         raise _not_allowed("align.maximum", most, f"at most {allow.maximum}", name)
     _check_epsilon(terms, name, allow)
+    others = len(terms["parties"]) - 2
+    if "blind" in kinds and others < allow.mix:
+        raise _not_allowed("parties", f"{others} beside us in a blinded sum", f"at least {allow.mix} (mix)", name)
     _check_words(terms, kinds)
 
 

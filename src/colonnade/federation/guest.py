@@ -66,6 +66,7 @@ from colonnade.runtime.party import Party
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import Fields, Handler, Server, refusal
 from colonnade.seal.keys import verify
+from colonnade.seal.sum_book import SumRules
 from colonnade.spent import read_spent, write_spent
 from colonnade.step import steps_of
 from colonnade.table import Table
@@ -329,7 +330,7 @@ class Guest:
         self._desk().keep_plan(self._plan)
         write_preparations(self._desk().folder, {self.name: self._tables[0].preparation})
         seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
-        seat = replace(seat, session=session, secret=self._desk().secret)
+        seat = replace(seat, session=session, secret=self._desk().secret, sums=self._sums(self._desk()))
         party = Party(seat, KeptInFolder(self._desk().folder / "states"))
         party.take_up()
         read_spent(self._desk().folder, party.channel, [self.name])
@@ -340,10 +341,14 @@ class Guest:
     def _begin_prediction(self, trained: Desk, rows: Table, session: bytes) -> Facts:
         table = stand_in(self._plan, self.name)
         seat = seat_of(self._agreed(), self._plan, self.name, self.paper.keys.identity, table, table)
-        seat = replace(seat, session=session, secret=trained.secret, tables={"predict": rows})
+        seat = replace(seat, session=session, secret=trained.secret, tables={"predict": rows}, sums=self._sums(trained))
         self.server = Party(seat, KeptInFolder(trained.folder / "states"))
         log.info("predicts with %d new rows", rows.rows)
         return {}
+
+    def _sums(self, desk: Desk) -> SumRules:
+        """What the operator allows of blinded sums; a prediction is held to those of its training."""
+        return SumRules(desk.folder / "sums.log", self.paper.allow.changes, self.paper.allow.mix)
 
     def _session(self, facts: Facts) -> bytes:
         visit = facts.get("visit")

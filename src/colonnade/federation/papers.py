@@ -104,6 +104,11 @@ class AllowSection:
     alignments: int = 10
     """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
     runs: int = 1
+    changes: int = 0
+    """How often in a job a person may be summed over another set of parties under Blind(recover=True); every time
+    may show single parties' values of that person."""
+    mix: int = 2
+    """How many parties a blinded sum must have beside this one."""
     patience: int = 3600
     terms: str | None = None
     """A file with the only terms that may be signed, as ``colonnade owner --terms`` printed them."""
