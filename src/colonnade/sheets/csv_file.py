@@ -12,6 +12,7 @@ from typing import Any
 
 from colonnade.errors import ConfigError, TableError
 from colonnade.sheets.arrow import arrow
+from colonnade.sheets.names import check_names
 
 _BLOCK = 8 << 20  # bytes of text that are parsed at a time
 _DELIMITERS = {";": "';'", "\t": "a tab ('\\t')", "|": "'|'", ",": "','"}
@@ -74,7 +75,7 @@ class CsvFile:
     def _header(self) -> tuple[tuple[str, ...], int]:
         try:
             with self._text() as text:
-                reader = csv.reader(text, delimiter=self.delimiter)
+                reader = csv.reader(_lines(text), delimiter=self.delimiter)
                 first = next((row for row in reader if row), None)
                 lines = reader.line_num
         except (UnicodeDecodeError, UnicodeError) as error:
@@ -100,9 +101,7 @@ class CsvFile:
                     f"{self.path} has a single column {names[0]!r:.60} when cut at {self._cut}; "
                     f"its delimiter seems to be {called}: give delimiter={sign!r}."
                 )
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise TableError(f"{self.path} has the column '{twice}' twice; give every column a name of its own.")
+        check_names(self.path, names)
 
     def _text(self) -> io.TextIOBase:
         encoding = "utf-8-sig" if self.encoding.lower() in ("utf-8", "utf8") else self.encoding
@@ -115,6 +114,11 @@ class CsvFile:
             return self._wrong_encoding()
         if "skip initial" in reason:
             return TableError(f"{self.path} has no rows; it needs at least one below its column names.")
+        if "straddl" in reason:
+            return TableError(
+                f"{self.path} has a row of more than {_BLOCK >> 20} MB, or a quote that is never closed; correct it, "
+                "or leave out the column that takes so much."
+            )
         found = self._ragged()
         if found is not None:
             line, fields = found
@@ -127,7 +131,7 @@ class CsvFile:
     def _ragged(self) -> tuple[int, int] | None:
         """The first line with another number of fields than the header, and that number, if Python's csv finds it."""
         with self._text() as text:
-            reader = csv.reader(text, delimiter=self.delimiter)
+            reader = csv.reader(_lines(text), delimiter=self.delimiter)
             try:
                 wrong = next((row for row in reader if row and len(row) != len(self.names)), None)
             except (OSError, EOFError, zlib.error, csv.Error, UnicodeError):
@@ -144,3 +148,11 @@ class CsvFile:
         open_it: Callable[..., Any] = gzip.open if self.path.suffix == ".gz" else open
         with open_it(self.path, "rb") as file:
             return bytes(file.read(2))
+
+
+def _lines(text: io.TextIOBase) -> Iterator[str]:
+    """The lines of a text, none of which may fill the memory."""
+    while line := text.readline(_BLOCK):
+        if len(line) >= _BLOCK:
+            raise csv.Error(f"a line of it has more than {_BLOCK >> 20} MB")
+        yield line

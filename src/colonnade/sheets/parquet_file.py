@@ -8,6 +8,7 @@ from typing import Any
 
 from colonnade.errors import TableError
 from colonnade.sheets.arrow import arrow
+from colonnade.sheets.names import check_names
 
 _ROWS = 1 << 16  # of a batch
 _BUFFER = 1 << 20  # bytes of a column that are read from the disk at a time
@@ -25,9 +26,7 @@ class ParquetFile:
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         self.rows = sum(self._groups)
-        twice = next((name for name in self.names if self.names.count(name) > 1), None)
-        if twice is not None:
-            raise TableError(f"{path} has the column '{twice}' twice; give every column a name of its own.")
+        check_names(path, self.names)
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row, where any row is wanted."""

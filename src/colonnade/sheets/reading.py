@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from colonnade.sheets.arrow import arrow
 from colonnade.sheets.files import File, digest_of, find_files, name_of, open_file
 from colonnade.sheets.ids import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
 from colonnade.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
+from colonnade.sheets.names import shown_names
 from colonnade.sheets.sheet import Sheet
 from colonnade.sheets.values import MISSING, Words
 
@@ -56,11 +58,11 @@ def read(
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
     if delimiter:
         _one_sign(delimiter, "delimiter")
+    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first: it finds most of what is wrong
     digest = digest_of(paths)
-    sources = tuple(open_file(path, delimiter, encoding) for path in paths)
     sheet_name = name_of(paths) if name is None else name
     _check_columns(sources, sheet_name, id, labels, [column for one in lists for column in one])
-    listed = listed_kinds(*lists)
+    stated = listed_kinds(*lists)
     features = [column for column in sources[0].names if column != id and column not in labels]
     found = _Reading(sheet_name, id, rule, words, features)
     for source in sources:
@@ -69,7 +71,7 @@ def read(
         name=sheet_name,
         id=id,
         label=label if isinstance(label, str) or label is None else labels,
-        kinds={column: listed.get(column) or found.kind(sources, column) for column in features},
+        kinds={column: stated.get(column) or found.kind(sources, column) for column in features},
         rule=rule,
         digest=digest,
         rows=sum(source.rows for source in sources),
@@ -127,6 +129,8 @@ class _Reading:
         pc = arrow("pyarrow.compute")
         texts = pc.fill_null(normalise(id_texts(column, self.name, self.id), self.rule), "")
         self.missing += int(pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), ""), min_count=0).as_py())
+        if pc.any(pc.match_substring(texts, "\0"), min_count=0).as_py():
+            raise TableError(f"the ids of '{self.name}' in column '{self.id}' hold a NUL byte; they are no texts.")
         self.ids.append(texts)
         self.sieve.append(hashes(texts))
 
@@ -144,13 +148,14 @@ def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[st
                 f"{source.path} and {first.path} differ in the columns {', '.join(map(repr, differing[:5]))}; "
                 "the files of one sheet must have the same."
             )
+    known = set(first.names)
     for column, what in ((id, "id"), *((label, "label") for label in labels), *((one, "listed") for one in listed)):
-        if column not in first.names:
+        if column not in known:
             near = difflib.get_close_matches(str(column), first.names, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'? Its" if near else "its"
-            raise TableError(f"'{name}' has no {what} column '{column}'; {hint} columns: {', '.join(first.names)}.")
+            raise TableError(f"'{name}' has no {what} column '{column}'; {hint} columns: {shown_names(first.names)}.")
     uses = [id, *labels, *listed]
-    clash = next((column for column in uses if uses.count(column) > 1), None)
+    clash = next((column for column, times in Counter(uses).items() if times > 1), None)
     if clash is not None:
         raise ConfigError(f"column '{clash}' of '{name}' came for two uses; it can be id, label or listed once.")
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import TableError
+from colonnade.errors import TableError, printable
 from colonnade.sheets.arrow import arrow
 from colonnade.sheets.files import File, digest_of
 from colonnade.sheets.kinds import CATEGORY, NUMBER
+from colonnade.sheets.names import shown_names
 from colonnade.sheets.rows import Wanted
 from colonnade.sheets.values import Piece, Words, examples
 
@@ -125,7 +126,7 @@ class Sheet:
                 missing[name] += texts.null_count
                 shown[name] += texts.slice(0, 100).to_pylist() if len(shown[name]) < 100 else []
         lines = [("column", "kind", "missing", "examples")]
-        lines += [(name, kind, str(missing[name]), examples(shown[name])) for name, kind in self.kinds.items()]
+        lines += [(printable(n, 60), kind, str(missing[n]), examples(shown[n])) for n, kind in self.kinds.items()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines
@@ -133,11 +134,11 @@ class Sheet:
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse columns that the files do not have, by name."""
-        there = self.sources[0].names
+        there = dict.fromkeys(self.sources[0].names)
         absent = [name for name in dict.fromkeys(columns) if name not in there]
         if absent:
             raise TableError(
-                f"'{self.name}' has no column {', '.join(map(repr, absent))}; it has {', '.join(map(repr, there))}."
+                f"'{self.name}' has no column {', '.join(map(repr, absent[:10]))}; it has {shown_names([*there])}."
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import TableError
+from colonnade.errors import TableError, printable
 from colonnade.sheets.arrow import arrow
 from colonnade.sheets.ids import WHOLE, is_text
 
@@ -122,7 +122,7 @@ def looks_like_dates(cleaned: Any) -> bool:
 def examples(texts: Sequence[str | None], most: int = 3) -> str:
     """The first few different texts, for their holder's own eyes."""
     different = list(dict.fromkeys(text for text in texts if text is not None))
-    return ", ".join(f"{text:.20}" for text in different[:most])
+    return ", ".join(printable(f"{text:.20}") for text in different[:most])
 
 
 def _decoded(values: Any) -> Any:
