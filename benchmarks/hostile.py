@@ -37,8 +37,9 @@ from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import KINDS, Letter, open_letter, write_letter
 from colonnade.runtime.lines import DirectLines
 from colonnade.runtime.party import PURPOSES, Party
-from colonnade.runtime.remote import Remote, _number_in
+from colonnade.runtime.remote import Remote
 from colonnade.runtime.schema import kinds_of
+from colonnade.runtime.told import number_in
 from colonnade.seal.blinded import RECOVERING, UNTOLD
 from colonnade.seal.blinding import HELLO, SIGNATURE
 from colonnade.seal.keys import Ticket
@@ -380,7 +381,7 @@ def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
     elif asked.kind in ("keep", "place"):
         due = decode_fields(open_letter(raw).frames[0])[0]
         name = "kept" if asked.kind == "keep" else "rows"
-        if not torch.equal(_number_in(party, told, name), due[name]):
+        if not torch.equal(number_in(party, told, name), due[name]):
             raise MessageError(
                 "another number."
             )  # of rows that are not the owner's, or of a state that is refused later

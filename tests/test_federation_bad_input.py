@@ -169,7 +169,8 @@ def test_a_clock_off_by_a_day(sides: Sides, off: int) -> None:
 @pytest.mark.parametrize("told", [None, "noon", [1], float("nan")])
 def test_a_clock_that_tells_no_time(sides: Sides, told: Any) -> None:
     spoil = spoil_facts("hello", lambda facts: facts.update(time=told))
-    assert "the clock of 'shop'" in refused(sides, RefusedError, spoil={"shop": spoil})
+    said = refused(sides, MessageError, spoil={"shop": spoil})
+    assert "'shop' answered 'hello' with 'time'" in said and "seconds since 1970" in said
 
 
 def test_another_version_at_a_party(sides: Sides) -> None:
@@ -551,18 +552,26 @@ def test_rows_in_another_order_do_not_pass_the_proof(sides: Sides) -> None:
     assert "other rows than" in said and "in another order" in said
 
 
-@pytest.mark.parametrize("lie", [{"rows": 31}, {"test": 9}, {"rows": None}])
+@pytest.mark.parametrize("lie", [{"rows": 31}, {"test": 9}])
 def test_a_party_that_lies_about_its_rows(sides: Sides, lie: dict[str, Any]) -> None:
     said = refused(sides, MessageError, spoil={"shop": spoil_facts("prepare", lambda facts: facts.update(lie))})
     assert "'shop' has" in said and "and the owner 32 and 8; align again" in said
 
 
 @pytest.mark.parametrize(
-    "lie", [{"shape": [0]}, {"shape": "3"}, {"shape": [10**5, 10**5]}, {"cardinalities": [10**12]}, {"shape": None}]
+    "lie",
+    [
+        {"shape": [0]},
+        {"shape": "3"},
+        {"shape": [10**5, 10**5]},
+        {"cardinalities": [10**12]},
+        {"shape": None},
+        {"rows": None},
+    ],
 )
 def test_a_party_with_impossible_rows(sides: Sides, lie: dict[str, Any]) -> None:
     said = refused(sides, MessageError, spoil={"shop": spoil_facts("prepare", lambda facts: facts.update(lie))})
-    assert "'shop' has rows of the shape" in said
+    assert f"'shop' answered 'prepare' with '{min(lie)}'" in said and "was expected" in said
 
 
 def test_ids_are_compared_so_often_and_no_more(sides: Sides) -> None:

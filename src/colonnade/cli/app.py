@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from colonnade.errors import ColonnadeError
+from colonnade.errors import ColonnadeError, printable
 from colonnade.interrupt import INTERRUPTED, listen
 from colonnade.version import __version__
 
@@ -48,9 +48,12 @@ app = typer.Typer(
 )
 
 
+LONGEST_LINE = 4000  # characters of one sentence on a terminal, whoever wrote it
+
+
 def say(first: str, rest: str, *, style: str) -> None:
     """One line on stderr, never broken, its first word in colour."""
-    err.print(Text.assemble((first, style), " ", rest), soft_wrap=True)
+    err.print(Text.assemble((first, style), " ", printable(rest, LONGEST_LINE)), soft_wrap=True)
 
 
 def print_json(value: dict[str, Any]) -> None:

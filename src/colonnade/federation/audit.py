@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from colonnade.errors import ConfigError, FolderError
+from colonnade.errors import ConfigError, FolderError, printable
 from colonnade.seal.keys import Identity, pack
 
 FORMAT = "colonnade/audit/1"
@@ -209,7 +209,7 @@ def checked_line(raw: bytes) -> dict[str, Any] | None:
 def _small(name: str, value: object) -> Fact:
     """The value if it is one that a log may hold: no container, array or bytes; a long text is cut."""
     if isinstance(value, str):
-        return str(value) if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 3] + "..."
+        return printable(value, LONGEST_TEXT)
     if value is None or type(value) is bool:
         return value
     if type(value) is int and abs(value) < 2**63:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from colonnade.errors import AwayError, Broken, LinkError, RefusedError, UnreachableError
+from colonnade.errors import AwayError, Broken, LinkError, RefusedError, UnreachableError, printable
 from colonnade.federation.keys import OWNER, Credentials
 from colonnade.federation.listen import ACCEPTED, KEEP_ALIVE, LIMIT, SERVICE, STREAM, check_size, size_options
 from colonnade.federation.mailbox import Mailbox
@@ -118,5 +118,5 @@ def _taken(stream: Dialled, address: str, seconds: float) -> Dialled:
 
 def _plain(text: str) -> str:
     """What the other side said, as a sentence that is fit for a terminal."""
-    said = "".join(letter if letter.isprintable() else " " for letter in text[:500])
+    said = printable(text)
     return said if said.endswith("?") or not said else said.rstrip(".") + "."

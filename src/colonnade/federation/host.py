@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from colonnade.align.peer import Peer
 from colonnade.align.ring import Progress, Ring
 from colonnade.alignment import Seat
 from colonnade.channel import Channel
-from colonnade.errors import AwayError, ColonnadeError, ConfigError, FolderError, ManifestError, MessageError
+from colonnade.errors import AwayError, ColonnadeError, ConfigError, FolderError, ManifestError, MessageError, printable
 from colonnade.federation.absent import Absent
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
@@ -35,6 +34,7 @@ from colonnade.federation.lines import REFUSED, Links, TlsLines
 from colonnade.federation.listen import Listener
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.sizes import check_networks
 from colonnade.federation.status import StatusFile
 from colonnade.federation.talk import Facts, hex_of
 from colonnade.federation.terms import LIMIT, check_signatures, digest, job_id, keys_in, sign, terms_of
@@ -52,8 +52,6 @@ from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
-LONGEST_REASON = 500  # letters of what a party reads that is hung up on
-MOST = 10**7  # numbers in a row of a party, or categories of all its columns
 
 
 class Host:
@@ -161,7 +159,7 @@ class Host:
 
     def _stop(self, why: str) -> None:
         for party in self.paper.others:
-            self.listener.hang_up(party, f"the owner stopped: {why}"[:LONGEST_REASON])
+            self.listener.hang_up(party, printable(f"the owner stopped: {why}"))
         self.listener.close()
         with suppress(FolderError):  # a full disk may be what it ends by
             self.status.state("stopped", why)
@@ -221,7 +219,7 @@ class Host:
         try:
             self._incarnations[party] = check_hello(party, said, self.keys[party], self.incarnation)
         except ColonnadeError as error:
-            self.listener.hang_up(party, f"{REFUSED}: {error}"[:LONGEST_REASON])
+            self.listener.hang_up(party, printable(f"{REFUSED}: {error}"))
             raise
 
     def _sign_terms(self, party: str) -> None:
@@ -231,7 +229,7 @@ class Host:
 
     def _tell_signed(self, party: str) -> str:
         said = self.lines.talk(party, "signed", {"signatures": _hexed(self._signed["terms"])})
-        return str(said.get("aligned", ""))
+        return str(said["aligned"])
 
     # rows
 
@@ -282,15 +280,9 @@ class Host:
 
     def _check_shape(self, party: str, rows: int, test: int) -> Facts:
         said = self.lines.talk(party, "prepare", {"proof": self._proof})
-        shape, codes = said.get("shape"), said.get("cardinalities")
-        whole = all(isinstance(one, list) and all(type(n) is int and n > 0 for n in one) for one in (shape, codes))
-        if not whole or not shape or math.prod(shape) > MOST or sum(codes or ()) > MOST:
+        if (said["rows"], said["test"]) != (rows, test):
             raise MessageError(
-                f"'{party}' has rows of the shape {str(shape)[:40]}; a list of whole numbers was expected."
-            )
-        if (said.get("rows"), said.get("test")) != (rows, test):
-            raise MessageError(
-                f"'{party}' has {said.get('rows')} rows to train on and {said.get('test')} to test on, and the owner "
+                f"'{party}' has {said['rows']} 'rows' to train on and {said['test']} to 'test' on, and the owner "
                 f"{rows} and {test}; align again."
             )
         known = self._shapes.get(party)
@@ -310,6 +302,8 @@ class Host:
         codes = [*own, *(tuple(self._shapes[party]["cardinalities"]) for party in self.paper.others)]
         usual = [models.default_for(one) for one in codes]
         what = plan_of(job, tables, model=job.model or usual, runtime="federation")
+        outputs = outputs_of(tables, what.settings.task)
+        check_networks(tables, what.method, what.models, what.optimizers, outputs)
         schema = rehearse_tables(tables, what.method, what.settings, what.models, what.optimizers)
         self._plan = self._planned(what, tables, schema)
         self.status.describe(job.name, what.settings.rounds)

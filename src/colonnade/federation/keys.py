@@ -34,12 +34,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from colonnade.errors import FolderError, LinkError, RefusedError
+from colonnade.errors import FolderError, LinkError, RefusedError, printable
 from colonnade.folder import write_bytes
 from colonnade.seal.keys import Identity
 from colonnade.small_files import read_small
 
 OWNER = "owner"
+LONGEST_NAME = 64  # of a certificate, by the standard
 _SKEW = timedelta(hours=1)  # a certificate is good a little before it was made: clocks of two machines differ
 _NAME = re.compile(r"\w[\w .-]{0,62}\w|\w")  # what can be a folder and, with at most 64 characters, a common name
 
@@ -95,7 +96,12 @@ def common_name(pem: bytes) -> str:
     names = first_certificate(pem).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1:
         raise RefusedError(f"a certificate with {len(names)} common names came; it needs one, the name of its side.")
-    return str(names[0].value)
+    name = str(names[0].value)
+    if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
+        raise RefusedError(
+            f"a certificate of '{printable(name, 80)}' came; its name must have 1 to {LONGEST_NAME} printable letters."
+        )
+    return name
 
 
 def first_certificate(pem: bytes) -> x509.Certificate:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from colonnade.errors import AwayError, Broken, MessageError
+from colonnade.federation.answers import checked_answer
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.status import StatusFile
@@ -138,7 +139,7 @@ class TlsLines:
     def talk(self, party: str, word: str, facts: Facts) -> Facts:
         """Say something to a party and hear its answer."""
         self.post(party, say(word, facts))
-        return answered(self.reply(party), party)
+        return checked_answer(party, word, answered(self.reply(party), party))
 
     def meet(self, party: str) -> None:
         """Wait for a party that was never here, or went; the first words to it come after this."""

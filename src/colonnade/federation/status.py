@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from colonnade.errors import FolderError, unknown
+from colonnade.errors import FolderError, printable, unknown
 from colonnade.folder import write_text
 from colonnade.small_files import read_json
 
@@ -147,6 +147,8 @@ class StatusFile:
             self._write()
 
     def _change(self, *, at_once: bool = True, **facts: Any) -> None:
+        for name, value in facts.items():
+            facts[name] = printable(value) if isinstance(value, str) else value
         with self._lock:
             before = self._status.updated
             self._status = replace(self._status, **facts)

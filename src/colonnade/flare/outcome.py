@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.errors import AwayError, Broken, ColonnadeError, FolderError, again, name_of
+from colonnade.errors import AwayError, Broken, ColonnadeError, FolderError, again, name_of, printable
 from colonnade.folder import write_text
 from colonnade.small_files import read_json
 
@@ -45,8 +45,8 @@ class Outcome:
 def stopped_by(error: ColonnadeError, since: int) -> Outcome:
     """The outcome of an error."""
     if isinstance(error, AwayError | Broken):
-        return Outcome("away", since, str(error), "AwayError", error.party)
-    return Outcome("stopped", since, str(error), name_of(error))
+        return Outcome("away", since, printable(error), "AwayError", error.party)
+    return Outcome("stopped", since, printable(error), name_of(error))
 
 
 def read_outcome(folder: Path) -> Outcome | None:

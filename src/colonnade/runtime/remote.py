@@ -26,6 +26,7 @@ from colonnade.runtime.lines import Lines
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import refused
 from colonnade.runtime.site import Site
+from colonnade.runtime.told import Budgets, Kept, number_in
 from colonnade.seal.blinding import Blinding
 from colonnade.state import Packed
 from colonnade.table import Table
@@ -60,6 +61,7 @@ class Remote(InProcess):
         self._turns: dict[str, tuple[int, Turn]] = {}  # by leader, with its number: those of several overlap
         self.goes_on = goes_on
         self._state_of: dict[str, Tensor] = {}  # by party: the number of the state that it last kept or went back to
+        self._kept, self._budgets = Kept(), Budgets()
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
         if channel.blinding is not None:
             blinded = channel.blinding.parties
@@ -319,7 +321,7 @@ class Remote(InProcess):
             if table.name in self.far:
                 self.lines.give(table.name, name, table)
         for party, found in self.everybody("place", table=name).items():
-            rows = int(_number_in(party, found, "rows"))
+            rows = int(number_in(party, found, "rows"))
             if rows != tables[0].rows:
                 raise MessageError(
                     f"'{party}' has {rows} rows of '{name}' and the owner {tables[0].rows}; align again."
@@ -332,7 +334,8 @@ class Remote(InProcess):
             needed[name].add(int(self._state_of[name]))  # the only one, until the new number is heard
         told = {name: {"needed": torch.tensor(sorted(numbers), dtype=torch.int64)} for name, numbers in needed.items()}
         for name, came in self.everybody("keep", told).items():
-            self._state_of[name] = _number_in(name, came, KEPT)
+            session = self._asked[name].session
+            self._state_of[name] = self._kept.check(name, came, session, self._state_of.get(name))
         if unknown := needed.keys() - self._state_of.keys():
             raise AwayError(f"'{min(unknown)}' is away and never kept a state; wait for it.", min(unknown))
         own: dict[int, Packed] = {}
@@ -352,6 +355,7 @@ class Remote(InProcess):
         told = {self.names[k]: {KEPT: state[KEPT]} for k, state in states.items() if k not in self.at_home}
         self._state_of |= {name: state[KEPT] for name, state in told.items()}
         self.everybody("back", told)
+        self._budgets.forget()
         if self.channel.blinding is not None:
             self.channel.blinding.roster = b""  # who went back may be another process; agree on keys anew
 
@@ -366,7 +370,8 @@ class Remote(InProcess):
 
     def spent(self) -> dict[str, dict[str, Any]]:
         """What each party says that its releases have cost."""
-        return {party: _budget(told) for party, told in self.everybody("spent").items()}
+        told = self.everybody("spent")
+        return {party: self._budgets.check(party, came, self.channel.end(party).budget) for party, came in told.items()}
 
     def wait_for(self, party: str | None) -> bool:
         """Wait until a party that was away is back; whether going back to a checkpoint is worth a try."""
@@ -382,19 +387,3 @@ class Remote(InProcess):
             self.everybody("end")
         finally:
             self.lines.close()
-
-
-def _number_in(party: str, came: Fields, name: str) -> Tensor:
-    if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
-        raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
-    return came[name]
-
-
-def _budget(told: Fields) -> dict[str, Any]:
-    """A budget's numbers as its summary has them, with the messages by purpose."""
-    numbers = {key: value.item() for key, value in told.items() if value.numel() == 1}
-    found: dict[str, Any] = {key: value for key, value in numbers.items() if not key.startswith("messages.")}
-    found["messages"] = {
-        key.removeprefix("messages."): int(value) for key, value in numbers.items() if key.startswith("messages.")
-    }
-    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.errors import ColonnadeError, MessageError, again, name_of
+from colonnade.errors import ColonnadeError, MessageError, again, name_of, printable
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
@@ -137,10 +137,10 @@ def refused_letter(request: bytes, who: str, error: ColonnadeError) -> bytes:
 
 
 def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
-    """The error in a frame of :func:`refusal` that ``who`` made; what a terminal would not print is left out."""
+    """The error in a frame of :func:`refusal` that ``who`` made; made printable, and always with its name in front."""
     fields, about = decode_fields(frame, limit=2 * LONGEST_REFUSAL)
     kind, text = (part.decode(errors="replace") for part in heard(fields, (None, None), who))
     if about != Envelope("refusal", who, 0):
         raise MessageError(f"a refusal of '{about.sender}' in step '{about.step}' came from '{who}'.")
-    sentence = "".join(one if one.isprintable() else "?" for one in text)
-    return again(kind, sentence if f"'{who}'" in sentence else f"'{who}' refused: {sentence}")
+    sentence = printable(text, LONGEST_REFUSAL)
+    return again(kind, sentence if sentence.startswith(f"'{who}'") else f"'{who}' refused: {sentence}")
