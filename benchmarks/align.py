@@ -4,9 +4,10 @@
     python -m benchmarks.align --largest 10000      the small ones only
 
 Half of every party's ids are common to all. CPU seconds are those of all parties together, and of the busiest party:
-the owner, who relays and compares beside its own masks. Each row runs in a process of its own; its memory is what that
-took more at its peak than before the alignment, for all parties together. "us a mask" is what one X25519 cost just
-before and after: on a machine that others use too a CPU second is not always worth the same.
+the owner, who relays beside its own masks, or the last party, which compares. With a minimum of more than one that
+party tries its list, whatever the minimum is. Each row runs in a process of its own; its memory is what that took more
+at its peak than before the alignment, for all parties together. "us a mask" is what one X25519 cost just before and
+after: on a machine that others use too a CPU second is not always worth the same.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from colonnade.align import curve
 
 CASES = [(2, 10_000, True), (2, 10_000, False), (2, 100_000, True), (2, 100_000, False)]
 CASES += [(4, 20_000, True), (4, 20_000, False), (14, 5_000, True), (14, 5_000, False)]
+TRIED = 100  # the minimum in a second row of each case
 GOAL_PER_POINT = 60e-6  # CPU seconds per party, id and party
 
 
@@ -61,13 +63,13 @@ def mask_cost(points: int = 2000) -> float:
     return (time.process_time() - began) / points * 1e6
 
 
-def measure(parties: int, rows: int, quick: bool, mode: str = "psi") -> dict[str, float]:
+def measure(parties: int, rows: int, quick: bool, mode: str = "psi", minimum: int = 1) -> dict[str, float]:
     """One case, in this process."""
     if not quick:
         curve.has_gmpy2 = False
     people = sheets(parties, rows)
     before, cost = peak(), mask_cost()
-    alignment = cn.align(people, mode=mode)
+    alignment = cn.align(people, mode=mode, minimum=minimum)
     after, cost = peak(), (cost + mask_cost()) / 2
     check(people, alignment)
     busiest = max(alignment.seconds_by_party.values())
@@ -80,9 +82,9 @@ def measure(parties: int, rows: int, quick: bool, mode: str = "psi") -> dict[str
     }
 
 
-def row_of(parties: int, rows: int, quick: bool, mode: str = "psi") -> list[object]:
+def row_of(parties: int, rows: int, quick: bool, mode: str = "psi", minimum: int = 1) -> list[object]:
     """One case in a process of its own, as a row of the table."""
-    case = json.dumps([parties, rows, quick, mode])
+    case = json.dumps([parties, rows, quick, mode, minimum])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.align", "--case", case], capture_output=True, text=True, check=True
     )
@@ -91,7 +93,7 @@ def row_of(parties: int, rows: int, quick: bool, mode: str = "psi") -> list[obje
     hashed = "-" if mode == "plain" else "gmpy2" if quick else "libsodium"
     spent = [f"{found['cpu']:.2f}", f"{found['party']:.2f}", "-" if mode == "plain" else f"{goal:.2f}"]
     sent, memory = f"{found['bytes'] / 1e6:.1f}", f"{found['memory']:.0f}"
-    row = [mode, parties, f"{rows:,}", hashed, *spent, sent, memory, f"{found['cost']:.0f}"]
+    row = [mode, parties, f"{rows:,}", minimum, hashed, *spent, sent, memory, f"{found['cost']:.0f}"]
     print(*row, flush=True)  # a run of minutes may be cut short
     return row
 
@@ -105,12 +107,14 @@ def main() -> None:
         print(json.dumps(measure(*json.loads(options.case))))
         return
     began = time.time()
-    rows = [row_of(*case) for case in CASES if case[1] <= options.largest]
+    small = [case for case in CASES if case[1] <= options.largest]
+    rows = [row_of(*case, minimum=minimum) for case in small for minimum in (1, TRIED)]
     rows += [row_of(2, count, True, "plain") for count in (100_000, 1_000_000) if count <= options.largest * 10]
     head = [
         "mode",
         "parties",
         "ids each",
+        "minimum",
         "hash by",
         "CPU s",
         "busiest party",

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import colonnade as cn
 from colonnade import channel
-from colonnade.align import curve, peer, ring
+from colonnade.align import box, curve, peer, ring
+from colonnade.align import terms as agreed
 from colonnade.align.ids import texts
 from colonnade.align.plain import hashes
 from colonnade.alignment import who_learns
@@ -293,23 +294,47 @@ def test_the_ledger_counts_what_the_protocol_says(parties: int, monkeypatch: pyt
     plainly = cn.align(brought)
     assert plainly.ledger.to_json() == alignment.ledger.to_json()
     assert alignment.ledger.by_purpose.keys() == {"align"}
-    others, n, c = parties - 1, len(brought[0].ids), alignment.count
-    hops = others + others * (parties - 2)  # to anybody but the owner, who relays
-    expected = {
+    assert found_in(alignment) == expected_of(parties, len(brought[0].ids), alignment.count)
+
+
+def expected_of(parties: int, n: int, c: int, minimum: int = 1) -> dict[str, int]:
+    """What travels in each step, where the owner's own end is at home: it relays."""
+    terms = peer.Terms("psi", tuple(map(str, range(parties))), 0, minimum, None)
+    length = {whose: terms.length(whose, [n] * parties) for whose in terms.lists}
+    others, places = parties - 1, 8 + 8 * c + 28
+    found = dict.fromkeys(["give", "take", "trace"], 0)
+    for whose in terms.lists:
+        box = 8 + 32 * length[whose] + 28
+        path = terms.path(whose)
+        found["give"] += sum(16 + box for party in path[:-1] if party)
+        found["take"] += sum(box for party in path[1:] if party)
+        if whose != terms.trial:
+            found["trace"] += sum(2 * places for party in path[1:-1] if party)
+    return found | {
         "greet": others * 120,
         "confirm": others * (120 * parties + 64),
         "join": others * 64 * parties,
-        "give": parties * others * (16 + 32 * n + 8),
-        "take": hops * (32 * n + 8),
-        "trace": hops * 2 * (8 * c + 8),
-        "keep": others * (8 * c + 8),
-        "prove": others * 32 * parties,
+        "compare": 36 * parties,
+        "hear": (parties - 2) * 36 * parties,
+        "show": parties * (16 + places),
+        "keep": others * places,
+        "lock": others * 32,
+        "prove": others * 64 * parties,
         "verify": others * 32 * parties**2,
     }
-    found = dict.fromkeys(expected, 0)
+
+
+def found_in(alignment: cn.Alignment) -> dict[str, int]:
+    found: dict[str, int] = {"hear": 0, "trace": 0}
     for line in alignment.ledger.rows:
-        found[line.step] += line.payload
-    assert found == expected
+        found[line.step] = found.get(line.step, 0) + line.payload
+    return found
+
+
+def test_a_minimum_costs_one_list_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreed, "TRIED", 20)
+    alignment = cn.align(people(3, common=6, own=2), minimum=2)
+    assert found_in(alignment) == expected_of(3, alignment.sizes["bank"], 6, minimum=2)
 
 
 def test_no_id_and_no_unmasked_point_travels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,15 +357,25 @@ def test_no_id_and_no_unmasked_point_travels(monkeypatch: pytest.MonkeyPatch) ->
     assert not any(digest in everything for digest in digests), "the hashes that rows are ordered by stay at home"
 
 
-def test_only_lists_under_all_masks_share_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So nobody can match a list to the one before it, or compare two sets before the owner does."""
-    frames, alignment = frames_of(monkeypatch, people(3, common=5, own=3), "psi")
-    n = alignment.sizes["bank"]
-    given = [frame[-32 * n :] for frame in frames if b"\x04give" in frame and len(frame) > 32 * n]
-    lists = [{one[at : at + 32] for at in range(0, len(one), 32)} for one in given]
-    # Under the keys 01, 012; 1, 12; 2, 012: the owner's own hops stay at home.
-    assert [(a, b) for a, b in combinations(range(6), 2) if lists[a] & lists[b]] == [(1, 5)]
-    assert len(lists[1] & lists[5]) == 5 + 1, "the common ones, and the one of these two parties"
+def test_only_the_comparer_has_lists_that_share_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So nobody can match a list to the one before it, or compare two sets before the comparer does."""
+    seen: dict[str, list[set[bytes]]] = {}
+    open_box = box.Boxes.open
+
+    def spy(self: Any, sender: str, sealed: bytes, what: str, *about: int) -> bytes:
+        raw = open_box(self, sender, sealed, what, *about)
+        if what == peer.POINTS:
+            seen.setdefault(self._me, []).append({raw[at : at + 32] for at in range(0, len(raw), 32)})
+        return raw
+
+    monkeypatch.setattr(box.Boxes, "open", spy)
+    frames, _ = frames_of(monkeypatch, people(4, common=5, own=3), "psi")
+    everything = b"".join(frames)
+    assert not any(point in everything for lists in seen.values() for one in lists for point in one)
+    *first, _ = seen.pop("party 3")
+    assert [len(one & other) for one, other in combinations(first, 2)] == [5 + 2] * 3, "the comparer sees groups' sizes"
+    for lists in seen.values():
+        assert len(lists) == 3 and not any(one & other for one, other in combinations(lists, 2))
 
 
 def test_files_read_by_different_rules_are_not_aligned() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from colonnade.align.messages import Greeting, Macs, Places, Points, Roster, Signed, Wanted
-from colonnade.align.peer import Peer, Terms, shuffle
+from colonnade.align import terms as agreed
+from colonnade.align.messages import Box, Greeting, Locks, Macs, Roster, Signed, Verdict, Wanted
+from colonnade.align.peer import PLACES, POINTS, Peer, Terms, shuffle
 from colonnade.align.proof import digest
 from colonnade.align.ring import Ring
 from colonnade.alignment import Seat, _seats
@@ -43,32 +45,58 @@ def lying(monkeypatch: pytest.MonkeyPatch, step: str, lie: Callable[[Any], Any],
     return ring
 
 
+def lying_inside(
+    monkeypatch: pytest.MonkeyPatch, what: str, lie: Callable[[bytes], bytes], who: int = 1, minimum: int = 1
+) -> Ring:
+    """An alignment in which one party puts something else into its boxes than it should."""
+    seats, ring = seated(minimum)
+    peer = seats[who].peer
+    join = peer.join
+
+    def joined(signed: Signed) -> None:
+        join(signed)
+        seal = peer._boxes.seal
+        monkeypatch.setattr(
+            peer._boxes,
+            "seal",
+            lambda to, raw, about, *rest: seal(to, lie(raw) if about == what else raw, about, *rest),
+        )
+
+    monkeypatch.setattr(peer, "join", joined)
+    return ring
+
+
 def test_honest_parties_have_one_proof() -> None:
     seats, ring = seated()
     assert ring.run() == 2
     assert len({seat.peer.proof for seat in seats}) == 1 and len(seats[0].peer.proof) == 64
 
 
+def sealed_as(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+    return lambda said: said._replace(sealed=change(said.sealed))
+
+
 PARTY_LIES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
-    "too few points": ("give", lambda said: said._replace(points=said.points[1:]), "by 'shop' came as torch.uint8"),
-    "short points": ("give", lambda said: said._replace(points=said.points[:, 1:]), "by 'shop' came as torch.uint8"),
-    "wrong type": ("give", lambda said: said._replace(points=said.points.long()), "by 'shop' came as torch.int64"),
-    "zeros": ("give", lambda said: said._replace(points=said.points * 0), "holds a point of low order"),
-    "one point twice": (
-        "give",
-        lambda said: said._replace(points=said.points[:1].expand_as(said.points).contiguous()),
-        "holds an id twice",
-    ),
-    "places out of range": ("trace", lambda said: said._replace(places=said.places + 9), "'shop' gave places from"),
-    "negative places": ("trace", lambda said: said._replace(places=-1 - said.places), "'shop' gave places from -"),
-    "one place twice": ("trace", lambda said: said._replace(places=said.places * 0), "'shop' gave the same place"),
-    "too few places": ("trace", lambda said: said._replace(places=said.places[1:]), "places by 'shop' came as"),
+    "too few points": ("give", sealed_as(lambda one: one[32:]), "by 'shop' came as torch.uint8"),
+    "too many points": ("give", sealed_as(lambda one: one.repeat(2)), "by 'shop' came as torch.uint8"),
+    "points in lines": ("give", sealed_as(lambda one: one[None]), "by 'shop' came as torch.uint8"),
+    "wrong type": ("give", sealed_as(lambda one: one.long()), "by 'shop' came as torch.int64"),
+    "altered points": ("give", sealed_as(lambda one: one ^ 1), "the masked ids of 'shop' do not open at 'post'"),
+    "of another list": ("give", lambda said: said._replace(whose=said.whose * 0 + 2), "by 'shop' came as of list 2"),
+    "of no list": ("give", lambda said: said._replace(whose=said.whose.float()), "by 'shop' came as torch.float"),
+    "too few places": ("trace", sealed_as(lambda one: one[8:]), "the places by 'shop' came as"),
+    "altered places": ("trace", sealed_as(lambda one: one ^ 1), "the places of 'shop' do not open at 'owner'"),
     "another key": ("greet", lambda said: said._replace(key=said.key ^ 1), "came back altered|is not valid"),
     "another size": ("greet", lambda said: said._replace(rows=said.rows + 1), "'shop' has 4 ids; it has 3"),
-    "no size": ("greet", lambda said: said._replace(rows=said.rows * 0), "'shop' announces 0 ids|it has 3"),
+    "no size": ("greet", lambda said: said._replace(rows=said.rows * 0), "'shop' announces 0 ids"),
+    "a negative size": ("greet", lambda said: said._replace(rows=-said.rows), "'shop' announces -3 ids"),
+    "a huge size": ("greet", lambda said: said._replace(rows=said.rows * 10**9), "'shop' announces 3000000000 ids; at"),
     "a short greeting": ("greet", lambda said: said._replace(key=said.key[:, 1:]), "the greeting of 'shop' came as"),
     "a false signature": ("confirm", lambda said: Signed(said.signatures ^ 1), "the roster by 'shop' is not valid"),
     "a short signature": ("confirm", lambda said: Signed(said.signatures[:, 1:]), "signature of 'shop' came as"),
+    "a short lock": ("lock", lambda said: Locks(said.locks[:, 1:]), "the lock of 'shop' came as"),
+    "a lock of zeros": ("lock", lambda said: Locks(said.locks * 0), "the lock of 'shop' is of low order"),
+    "a false lock": ("lock", lambda said: Locks(said.locks ^ 4), "'shop' has other rows than 'owner'"),
     "a false proof": ("prove", lambda said: Macs(said.macs ^ 1), "'shop' has other rows than 'owner'"),
     "a short proof": ("prove", lambda said: Macs(said.macs[:1]), "the proof of 'shop' came as"),
 }
@@ -81,17 +109,50 @@ def test_a_lying_party_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) 
         lying(monkeypatch, step, lie).run()
 
 
-def test_a_party_that_mixes_up_places_breaks_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = lying(monkeypatch, "trace", lambda said: said._replace(places=(said.places + 1) % len(IDS[said.whose])))
-    with pytest.raises(SealError, match="has other rows than"):
-        ring.run()
+def as_places(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[bytes], bytes]:
+    return lambda raw: change(np.frombuffer(raw, "<i8")).astype("<i8").tobytes()
+
+
+BOXED_LIES: dict[str, tuple[str, Callable[[bytes], bytes], int, str]] = {
+    "zeros": (POINTS, lambda raw: bytes(len(raw)), 1, "the set of '.*' holds a point of low order"),
+    "one point twice": (POINTS, lambda raw: raw[:32] * (len(raw) // 32), 1, "the set of '.*' holds an id twice"),
+    "places out of range": (PLACES, as_places(lambda one: one + 9), 1, "'shop' gave places from"),
+    "negative places": (PLACES, as_places(lambda one: -1 - one), 1, "'shop' gave places from -"),
+    "one place twice": (PLACES, as_places(lambda one: one * 0), 1, "'shop' gave the same place twice"),
+    "other places": (
+        PLACES,
+        as_places(lambda one: np.array([one[0], min({0, 1, 2, 3} - {*one})])),
+        1,
+        "has other rows than",
+    ),
+    "places of the comparer out of range": (PLACES, as_places(lambda one: one + 9), 2, "'post' gave places from"),
+    "a place of the comparer twice": (PLACES, as_places(lambda one: one * 0), 2, "'post' gave the same place twice"),
+    "too few places of the comparer": (PLACES, lambda raw: raw[8:], 2, "places .* by 'post' came as"),
+    "no places of the comparer": (PLACES, lambda raw: b"", 2, "'post' gave places in 28 bytes; from 1 to 3 ids"),
+    "too many places of the comparer": (PLACES, lambda raw: raw * 9, 2, "'post' gave places in 172 bytes"),
+    "a count of the comparer that is none": ("words", lambda raw: bytes(8), 2, "'post' wants to open 0 common ids"),
+    "a count that is too large": ("words", lambda raw: b"\1" * 8, 2, "'post' counts .* where a set has 3"),
+}
+
+
+@pytest.mark.parametrize("name", BOXED_LIES)
+def test_a_party_that_lies_in_its_boxes_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    what, lie, who, words = BOXED_LIES[name]
+    with pytest.raises(ColonnadeError, match=words):
+        lying_inside(monkeypatch, what, lie, who).run()
+
+
+@pytest.mark.parametrize("lie", [lambda one: one[:2], lambda one: one[:, 1:], lambda one: one.long()])
+def test_a_verdict_of_another_shape_names_the_comparer(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MessageError, match="the verdict of 'post' came as"):
+        lying(monkeypatch, "compare", lambda said: Verdict(lie(said.sealed)), who=2).run()
 
 
 def test_a_party_in_another_order_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     seats, ring = seated()
     keep = seats[2].peer.keep
 
-    def reversed_rows(came: Places) -> None:
+    def reversed_rows(came: Box) -> None:
         keep(came)
         seats[2].peer.rows = seats[2].peer.rows[::-1].copy()
 
@@ -107,88 +168,123 @@ def of(whose: int) -> torch.Tensor:
     return torch.tensor(whose)
 
 
-def points(rows: int) -> torch.Tensor:
-    return torch.full((rows, 32), 9, dtype=torch.uint8)
+def box(whose: int, size: int) -> Box:
+    return Box(of(whose), torch.full((size,), 9, dtype=torch.uint8))
 
 
 def test_a_set_is_masked_once_and_only_at_its_size() -> None:
-    shop = ready()
-    for rows in (3, 5, 0):
-        with pytest.raises(MessageError, match="the set of 'owner' came as"):
-            shop.take(Points(of(0), points(rows)))
-    shop.take(Points(of(0), points(4)))
+    seats, ring = seated()
+    ring.agree()
+    owner, shop, post = (seat.peer for seat in seats)
+    for size in (3 * 32 + 28, 5 * 32 + 28, 0):
+        with pytest.raises(MessageError, match="the set of 'owner' by 'owner' came as"):
+            shop.take(box(0, size))
+    sent = owner.give(Wanted(of(0), of(0)))
+    shop.take(sent)
     with pytest.raises(SealError, match="the set of 'owner' came to 'shop' a second time"):
-        shop.take(Points(of(0), points(4)))
+        shop.take(sent)
     with pytest.raises(SealError, match="the set of 'shop' came to 'shop' a second time"):
-        shop.take(Points(of(1), points(3)))
-    assert shop.give(Wanted(of(0), of(0))).points.shape == (4, 32)
+        shop.take(box(1, 3 * 32 + 28))
+    passed = shop.give(Wanted(of(0), of(0)))
     with pytest.raises(SealError, match="the set of 'owner' is wanted of 'shop', which does not hold it"):
         shop.give(Wanted(of(0), of(0)))
     with pytest.raises(SealError, match="the set of 'post' is wanted of 'shop', which does not hold it"):
         shop.give(Wanted(of(2), of(0)))
+    post.take(passed)
+    with pytest.raises(SealError, match="the set of 'owner' came to 'post' a second time"):
+        post.take(passed)
 
 
 def test_sets_and_parts_that_do_not_exist() -> None:
     shop = ready()
     for whose in (of(3), of(-1)):
-        with pytest.raises(MessageError, match="the number of a set came as"):
+        with pytest.raises(MessageError, match="the number of a list came as"):
             shop.give(Wanted(whose, of(0)))
-    with pytest.raises(MessageError, match="the start of a part came as 3; it goes from 0 to 2"):
-        shop.give(Wanted(of(1), of(3)))
-    with pytest.raises(MessageError, match="the number of a set came as"):
-        shop.take(Points(torch.tensor([0]), points(4)))
+    with pytest.raises(MessageError, match="the number of a list came as"):
+        shop.take(Box(torch.tensor([0]), torch.zeros(4, dtype=torch.uint8)))
+    seats, ring = seated()
+    ring.agree()
+    with pytest.raises(MessageError, match="the start of a part came as 4; it goes from 0 to 3"):
+        seats[0].peer.give(Wanted(of(0), of(4)))
 
 
 def test_places_are_looked_up_once_and_never_for_others() -> None:
-    shop = ready()
-    with pytest.raises(SealError, match="was asked to tell its own rows"):
-        shop.trace(Places(of(1), torch.tensor([0])))
-    with pytest.raises(SealError, match="was told the rows of 'owner'"):
-        shop.keep(Places(of(0), torch.tensor([0])))
-    with pytest.raises(SealError, match="can be looked up once, after its set came"):
-        shop.trace(Places(of(0), torch.tensor([0])))
-    for wrong, words in (([0, 3], "places from 0 to 3"), ([1, 1], "same place twice"), ([0.5], "came as")):
-        with pytest.raises(MessageError, match=words):
-            shop.keep(Places(of(1), torch.tensor(wrong)))
-    shop.keep(Places(of(1), torch.tensor([0, 2])))
-    with pytest.raises(SealError, match="can be looked up once"):
-        shop.keep(Places(of(1), torch.tensor([1])))
-
-
-def test_all_sets_are_opened_for_as_many_ids() -> None:
-    shop = ready()
-    shop.take(Points(of(0), points(4)))
-    shop.keep(Places(of(1), torch.tensor([0, 2])))
-    with pytest.raises(SealError, match="the owner opens 3 ids of 'owner' and another number of an earlier set"):
-        shop.trace(Places(of(0), torch.tensor([0, 1, 2])))
-    assert len(shop.trace(Places(of(0), torch.tensor([3, 1]))).places) == 2
-
-
-def test_a_party_refuses_to_open_fewer_than_the_minimum() -> None:
-    seats, ring = seated(minimum=2)
+    seats, ring = seated()
     ring.agree()
-    for count in (0, 1):
-        with pytest.raises(PrivacyError, match=f"wants to open {count} common ids and minimum=2"):
-            seats[1].peer.keep(Places(of(1), torch.arange(count)))
-    assert len(seats[1].peer.rows) == 0
+    for whose in ring.terms.lists:
+        ring.round(whose)
+    shop, post = seats[1].peer, seats[2].peer
+    with pytest.raises(SealError, match="was asked to tell its own rows"):
+        shop.trace(box(1, 8))
+    with pytest.raises(SealError, match="was told the rows of 'owner'"):
+        shop.keep(box(0, 8))
+    with pytest.raises(SealError, match="can be looked up once, after the comparer found enough"):
+        shop.trace(box(0, 8))
+    with pytest.raises(SealError, match="places were wanted of 'post', which has none to show"):
+        post.show(Wanted(of(0), of(0)))
+    with pytest.raises(SealError, match="'shop' was asked to compare, which the comparer does"):
+        shop.compare()
+    ring.decide()
+    places = post.show(Wanted(of(0), of(0)))
+    shop.trace(places)
+    with pytest.raises(SealError, match="can be looked up once"):
+        shop.trace(places)
+    with pytest.raises(SealError, match="'post' was asked to compare, which the comparer does, and once"):
+        post.compare()
+    with pytest.raises(MessageError, match="the places in the set of 'shop' by 'owner' came as"):
+        shop.keep(box(1, 8))
+    with pytest.raises(SealError, match="the places of 'owner' do not open at 'shop'"):
+        shop.keep(box(1, 2 * 8 + 28))
+
+
+def test_a_party_opens_nothing_before_the_comparer_found_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agreed, "TRIED", 8)
+    seats, ring = seated(minimum=3)
+    ring.agree()
+    for whose in ring.terms.lists:
+        ring.round(whose)
+    with pytest.raises(PrivacyError, match=r"fewer than minimum=3 ids are common .* told which, nor how many"):
+        ring.decide()
+    with pytest.raises(SealError, match="which has none to show"):
+        seats[2].peer.show(Wanted(of(0), of(0)))
+    forged = Verdict(torch.zeros(3, 36, dtype=torch.uint8))
+    with pytest.raises(SealError, match="the words of 'post' do not open at 'shop'"):
+        seats[1].peer.hear(forged)
+    assert not any(len(seat.peer.rows) for seat in seats)
 
 
 def test_no_proof_before_the_rows_are_known() -> None:
     shop = ready()
-    for ask in (lambda: shop.prove(), lambda: shop.verify(Macs(torch.zeros(3, 3, 32, dtype=torch.uint8)))):
-        with pytest.raises(SealError, match="to prove its rows before it was told them"):
-            ask()
+    with pytest.raises(SealError, match="to prove its rows before it was told them"):
+        shop.lock()
+    with pytest.raises(SealError, match="after it showed its lock"):
+        shop.prove(Locks(torch.zeros(3, 32, dtype=torch.uint8)))
+    with pytest.raises(SealError, match="was asked to check proofs before it gave its own"):
+        shop.verify(Macs(torch.zeros(3, 3, 32, dtype=torch.uint8)))
 
 
 def test_nothing_is_given_before_everybody_signed() -> None:
     seats, _ = seated()
     for ask in (
         lambda peer: peer.give(Wanted(of(1), of(0))),
-        lambda peer: peer.take(Points(of(0), points(4))),
-        lambda peer: peer.keep(Places(of(1), torch.tensor([0]))),
+        lambda peer: peer.take(box(0, 4 * 32 + 28)),
+        lambda peer: peer.keep(box(1, 8)),
+        lambda peer: peer.compare(),
+        lambda peer: peer.hear(Verdict(torch.zeros(3, 36, dtype=torch.uint8))),
+        lambda peer: peer.show(Wanted(of(1), of(0))),
     ):
         with pytest.raises(SealError, match="before everybody signed who takes part"):
             ask(seats[1].peer)
+
+
+def test_in_plain_mode_no_list_comes_to_a_party() -> None:
+    terms = Terms("plain", NAMES, seed=0, minimum=1, maximum=None)
+    seats = _seats(IDS, terms)
+    Ring(InProcess(seats, seats, Channel(), owner_is_first=True), terms).agree()
+    with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
+        seats[1].peer.take(box(2, 5 * 32 + 28))
+    with pytest.raises(SealError, match="the set of 'owner' is wanted of 'owner', which does not hold it"):
+        seats[0].peer.give(Wanted(of(0), of(0)))
 
 
 def test_an_owner_that_shows_parties_different_rosters_is_found_out() -> None:

@@ -52,7 +52,7 @@ def check_tables(printed: str, folder: Path) -> None:
 
 def check_alignment(printed: str, folder: Path) -> None:
     assert "3 ids are common to 2 parties" in printed
-    assert printed.count("'bank' relays and compares") == 2, "it is said before the run and after it"
+    assert printed.count("and 'shop' compares them") == 2, "it is said before the run and after it"
 
 
 def check_tasks(printed: str, folder: Path) -> None:

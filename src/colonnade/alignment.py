@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from colonnade.align.comparison import too_few
 from colonnade.align.ids import texts
 from colonnade.align.peer import MODES, Peer, Terms
 from colonnade.align.result import Alignment, who_learns
 from colonnade.align.ring import Progress, Ring
 from colonnade.channel import Channel
-from colonnade.errors import ConfigError, TableError, unknown
+from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableError, unknown
 from colonnade.ledger import OWNER
 from colonnade.method import Turn
 from colonnade.options import seed_of, whole
@@ -113,10 +114,16 @@ def align(
     began = time.process_time()
     seats = _seats([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
     channel = Channel(wire=runtime == "bytes")
-    Ring(InProcess(seats, seats, channel, owner_is_first=True), terms, on_progress).run()
+    try:
+        Ring(InProcess(seats, seats, channel, owner_is_first=True), terms, on_progress).run()
+    except (PrivacyError, NoCommonIdError):
+        compared = seats[terms.comparer].peer.comparison
+        if compared is None or compared.count is None:
+            raise
+        raise too_few(terms, compared.count) from None  # who has all tables here may hear how many
     seconds = time.process_time() - began
     by_party = {name: seat.seconds for name, seat in zip(called, seats, strict=True)}
-    # What the owner does beside its own steps: it relays and compares.
+    # What the owner does beside its own steps: it relays.
     by_party[called[0]] += seconds - sum(by_party.values())
     return Alignment(
         names=called,

@@ -92,6 +92,18 @@ def elligator(digests: Sequence[bytes]) -> bytes:
     )
 
 
+def lone_point(digest: bytes) -> bytes:
+    """The point of one digest by Python alone, for plain mode, which needs no library of points.
+
+    >>> lone_point(bytes(range(32))) == elligator([bytes(range(32))])
+    True
+    """
+    r = int.from_bytes(digest, "little") & _LOW_255
+    x = -A * pow(1 + 2 * r * r, -1, P) % P
+    on_curve = pow(x * (x * (x + A) + 1) % P, (P - 1) // 2, P) == 1
+    return int(x if on_curve else (-x - A) % P).to_bytes(POINT_BYTES, "little")
+
+
 def _candidates_by_gmpy2(numbers: Sequence[int]) -> list[tuple[Any, bool]]:
     """Each x, and whether it is on the curve: whether x^3 + Ax^2 + x is a square."""
     p = mpz(P)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from colonnade.errors import MessageError
 
 CHUNK = 16_384
 """Points in one message: half a megabyte."""
+PLACE_BYTES = 8
 
 
 class Greeting(NamedTuple):
@@ -42,24 +44,29 @@ class Signed(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Whose set is asked for, and from which place on."""
+    """Which list is asked for, and from which place on."""
 
     whose: Tensor
     start: Tensor
 
 
-class Points(NamedTuple):
-    """Masked ids of one set, uint8 [n, 32]."""
+class Box(NamedTuple):
+    """Something about one list that only the next party on its way can open, uint8: masked ids, or places of them."""
 
     whose: Tensor
-    points: Tensor
+    sealed: Tensor
 
 
-class Places(NamedTuple):
-    """Where the common ids are in a shuffled list of one set, in the common order, int64."""
+class Verdict(NamedTuple):
+    """How many ids are common, for each party in a box of its own, uint8 [parties, 36]."""
 
-    whose: Tensor
-    places: Tensor
+    sealed: Tensor
+
+
+class Locks(NamedTuple):
+    """A party's lock, uint8 [1, 32], or those of all, one line each."""
+
+    locks: Tensor
 
 
 class Macs(NamedTuple):
@@ -83,17 +90,24 @@ def checked(came: Tensor, kind: torch.dtype, shape: tuple[int, ...], what: str) 
     return came
 
 
-def checked_places(came: Tensor, rows: int, count: int | None, who: str) -> Tensor:
-    """Places in a list of so many rows, each at most once; ``count`` of them, if that is known."""
-    checked(came, torch.int64, (came.numel() if count is None else count,), f"a list of places by {who}")
-    if came.numel() and not 0 <= int(came.min()) <= int(came.max()) < rows:
+def boxed(sealed: bytes) -> Tensor:
+    """A box as it travels."""
+    return torch.frombuffer(bytearray(sealed), dtype=torch.uint8)
+
+
+def places_in(raw: bytes, rows: int, count: int, who: str) -> np.ndarray:
+    """So many places in a list of so many rows, each at most once."""
+    if len(raw) != PLACE_BYTES * count:
+        raise MessageError(f"{who} gave {len(raw) // PLACE_BYTES} places where {count} ids are common; stop.")
+    places = np.frombuffer(raw, "<i8").astype(np.int64)
+    if not 0 <= places.min(initial=0) <= places.max(initial=0) < rows:
         raise MessageError(
-            f"{who} gave places from {int(came.min())} to {int(came.max())} in a list of {rows}; "
+            f"{who} gave places from {places.min()} to {places.max()} in a list of {rows}; "
             f"they go from 0 to {rows - 1}, so leave that side out."
         )
-    if len(torch.unique(came)) < came.numel():
+    if len(np.unique(places)) < len(places):
         raise MessageError(f"{who} gave the same place twice; every row is another's, so leave that side out.")
-    return came
+    return places
 
 
 def number_of(came: Tensor, below: int, what: str) -> int:

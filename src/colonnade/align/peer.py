@@ -4,63 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.align.box import OVER, Boxes
+from colonnade.align.comparison import Comparison
 from colonnade.align.curve import POINT_BYTES, CurveMask, check_installed
+from colonnade.align.mask import Mask
 from colonnade.align.messages import (
     CHUNK,
     GREETED,
+    PLACE_BYTES,
+    Box,
     Greeting,
+    Locks,
     Macs,
-    Places,
-    Points,
     Roster,
     Signed,
+    Verdict,
     Wanted,
     as_tensor,
+    boxed,
     checked,
-    checked_places,
     number_of,
+    places_in,
 )
 from colonnade.align.plain import PlainMask, ordered
-from colonnade.align.proof import MAC_BYTES, check, digest, mac, pair_keys
-from colonnade.errors import PrivacyError, SealError
-from colonnade.seal.keys import Hello, Identity, Membership, pack
+from colonnade.align.proof import MAC_BYTES, Proof, digest, pair_keys
+from colonnade.align.terms import MODES, Terms
+from colonnade.errors import MessageError, PrivacyError, SealError
+from colonnade.seal.keys import Hello, Identity, Membership
 
-MODES = ("psi", "plain")
+__all__ = ["MODES", "Peer", "Terms", "shuffle"]
 
-
-@dataclass(frozen=True)
-class Terms:
-    """What all parties agreed on before: how, among whom (the owner first), and what each refuses."""
-
-    mode: str
-    names: tuple[str, ...]
-    seed: int
-    minimum: int
-    maximum: int | None
-
-    @property
-    def job(self) -> bytes:
-        """The name of the job, which every party signs: who agreed on something else is refused."""
-        agreed = pack(self.mode, str(self.seed), self.minimum, str(self.maximum), *self.names)
-        return hashlib.sha256(pack("colonnade/align/1", agreed)).digest()
-
-
-class Mask(Protocol):
-    """What hides ids: a secret key, or in plain mode nothing."""
-
-    def own(self, ids: Sequence[bytes]) -> bytes:
-        """The party's own ids, masked."""
-
-    def again(self, points: bytes, whose: str) -> bytes:
-        """Another party's masked ids, masked once more."""
+POINTS, PLACES, COUNT = "masked ids", "places", "words"  # what a box holds
+VERDICT_BYTES = PLACE_BYTES + OVER
 
 
 def shuffle(count: int) -> np.ndarray:
@@ -79,12 +59,20 @@ class Peer:
         self.member = Membership(terms.job, self.name, identity, keys)
         self.sizes: list[int] = []
         self.rows = np.empty(0, np.int64)
+        self.count = 0  # how many ids are common, as the comparer says
         self.proof = ""
+        self.comparison: Comparison | None = None  # at the comparer
         self._mask: Mask | None = None
-        self._orders: dict[int, np.ndarray] = {}  # by set: where each point of the list that left was before
-        self._came: dict[int, list[Tensor]] = {}  # by set: the points of a list that is still to be masked
-        self._opened: dict[int, int] = {}  # by set: how many common ids were looked up
+        self._own = ids  # with those that fill up a comparer's list
+        self._boxes = Boxes(self.name, {})
         self._keys: dict[str, bytes] = {}
+        self._orders: dict[int, np.ndarray] = {}  # by list: where each point of the list that left was before
+        self._came: dict[int, list[Tensor]] = {}  # by list: the points of a list that is still to be masked
+        self._sent: dict[int, bytes] = {}  # by start: the parts of a comparer's own list, for the trial
+        self._found: list[np.ndarray] = []  # at the comparer, by set: the places of the common ids
+        self._opened: set[int] = set()  # whose common ids were looked up
+        self._proof: Proof | None = None
+        self._locks: list[bytes] = []
 
     # Who is here
 
@@ -104,133 +92,238 @@ class Peer:
             [Hello(name, *(part.numpy().tobytes() for part in line)) for name, *line in lines]
         )
         self.sizes = roster.rows.flatten().tolist()
-        self._check_sizes()
-        return Signed(_line(signature))
-
-    def _check_sizes(self) -> None:
         if self.sizes[self.place] != len(self.ids):
             raise SealError(
                 f"the owner says that '{self.name}' has {self.sizes[self.place]} ids; it has {len(self.ids)}."
             )
-        for name, size in zip(self.terms.names, self.sizes, strict=True):
-            if size < 1:
-                raise SealError(f"'{name}' announces {size} ids; an alignment needs at least one of everybody.")
-            if self.terms.maximum is not None and size > self.terms.maximum:
-                raise PrivacyError(
-                    f"'{name}' brings {size} ids and maximum={self.terms.maximum} was agreed on, because who brings "
-                    "many can try out whom others have; bring fewer, or agree on more."
-                )
+        self.terms.check_sizes(self.sizes)
+        return Signed(_line(signature))
 
     def join(self, signed: Signed) -> None:
-        """Check that everybody signed the same; then draw this alignment's secret."""
+        """Check that everybody signed the same; then draw this alignment's secrets."""
         lines = checked(signed.signatures, torch.uint8, (len(self.terms.names), 64), "the signatures of all parties")
         self.member.join({name: line.numpy().tobytes() for name, line in zip(self.terms.names, lines, strict=True)})
+        self._keys = pair_keys(self.member)
+        self._boxes = Boxes(self.name, self._keys)
         plain = self.terms.mode == "plain"
         self._mask = PlainMask(self.terms.seed) if plain else CurveMask(self.member.roster)
-        self._orders[self.place] = shuffle(len(self.ids))
+        if self.place == self.terms.comparer:
+            self.comparison = Comparison(self.terms, self.sizes, self._mask)
+        missing = self._length(self.place) - len(self.ids)
+        self._own = [*self.ids, *(os.urandom(32) for _ in range(missing))]
+        self._orders[self.place] = shuffle(len(self._own))
 
     # Masks and shuffles
 
-    def take(self, came: Points) -> None:
-        """Keep a part of another party's list until all of it is here."""
-        whose = self._set(came.whose)
-        if whose in self._orders:
+    def take(self, came: Box) -> None:
+        """Open a part of another party's list, and keep it until all of it is here."""
+        whose = self._list(came.whose)
+        if self._taken(whose) == self._length(whose):
             raise SealError(f"the set of {self._named(whose)} came to '{self.name}' a second time; stop.")
-        parts = self._came.setdefault(whose, [])
-        due = min(CHUNK, self.sizes[whose] - sum(map(len, parts)))
-        parts.append(checked(came.points, torch.uint8, (due, POINT_BYTES), f"the set of {self._named(whose)}"))
-        if sum(map(len, parts)) == self.sizes[whose]:
-            self._came[whose] = [torch.cat(parts)]
-            self._orders[whose] = shuffle(self.sizes[whose])
+        start = self._taken(whose)
+        due = min(CHUNK, self._length(whose) - start)
+        what, sender = f"the set of {self._named(whose)}", self.terms.names[self.terms.before(whose, self.place)]
+        sealed = checked(came.sealed, torch.uint8, (due * POINT_BYTES + OVER,), f"{what} by '{sender}'")
+        points = self._boxes.open(sender, sealed.numpy().tobytes(), POINTS, whose, start)
+        if self.comparison is not None:
+            self.comparison.take(whose, points)
+            return
+        self._came.setdefault(whose, []).append(as_tensor(points, POINT_BYTES))
+        if start + due == self._length(whose):
+            self._came[whose] = [torch.cat(self._came[whose])]
+            self._orders[whose] = shuffle(self._length(whose))
 
-    def give(self, wanted: Wanted) -> Points:
+    def _taken(self, whose: int) -> int:
+        """How many points of a list came to this party; all, if they are its own."""
+        if self.comparison is not None:
+            own = whose == self.place and self.terms.mode == "plain"
+            return self._length(whose) if own else self.comparison.taken(whose)
+        return self._length(whose) if whose in self._orders else sum(map(len, self._came.get(whose, [])))
+
+    def give(self, wanted: Wanted) -> Box:
         """A part of a list, its own or another party's, masked by this party and in an order that only it knows."""
-        whose = self._set(wanted.whose)
-        if whose not in self._orders or (whose != self.place and whose not in self._came):
-            raise SealError(
-                f"the set of {self._named(whose)} is wanted of '{self.name}', which does not hold it; stop."
-            )
-        start = number_of(wanted.start, self.sizes[whose], "the start of a part")
+        whose = self._list(wanted.whose)
+        self._check_may_give(whose)
+        start = number_of(wanted.start, self._length(whose), "the start of a part")
         order = self._orders[whose][start : start + CHUNK]
         if whose == self.place:
-            masked = self._secret().own([self.ids[row] for row in order.tolist()])
+            masked = self._secret().own([self._own[row] for row in order.tolist()])
+            if self.comparison is not None and self.terms.trial is not None:
+                self._sent[start] = masked
+        elif self.comparison is not None:
+            masked = self.comparison.tried(self._again()[torch.from_numpy(order)].numpy().tobytes())
         else:
             points = self._came[whose][0][torch.from_numpy(order)]
             masked = self._secret().again(points.numpy().tobytes(), self._named(whose))
-        if start + CHUNK >= self.sizes[whose]:
+        if start + CHUNK >= self._length(whose):
             self._came.pop(whose, None)  # the list went on, and only its order is needed from here
-        return Points(wanted.whose, as_tensor(masked, POINT_BYTES))
+        return self._boxed(self.terms.after(whose, self.place), masked, POINTS, whose, start)
 
-    # The way back
+    def _check_may_give(self, whose: int) -> None:
+        """Refuse a list that this party does not hold, or that it gives only after others are bound to theirs."""
+        if self.comparison is not None and whose == self.terms.trial:
+            self._again()
+            self._orders.setdefault(whose, shuffle(self._length(whose)))
+            return
+        held = whose in self._orders and (whose == self.place or whose in self._came)
+        if not held or self.terms.path(whose) == (self.place,):
+            raise SealError(
+                f"the set of {self._named(whose)} is wanted of '{self.name}', which does not hold it; stop."
+            )
+        if whose == self.place != 0 and self.terms.mode == "psi" and self._taken(0) < self._length(0):
+            raise SealError(
+                f"the set of '{self.name}' is wanted before that of '{self.terms.names[0]}' came to it; stop."
+            )
 
-    def trace(self, came: Places) -> Places:
+    def _again(self) -> Tensor:
+        """The comparer's list as it went out; once it came back, so that nobody can fit the one to the other."""
+        whole = list(range(0, self._length(self.place), CHUNK))
+        if list(self._sent) != whole or self._taken(self.place) < self._length(self.place):
+            raise SealError(f"the second list of '{self.name}' is wanted before its first one came back; stop.")
+        return as_tensor(b"".join(self._sent.values()), POINT_BYTES)
+
+    # The comparison and the way back
+
+    def compare(self) -> Verdict:
+        """At the comparer: try all lists, count the common ids, and tell everybody if they are enough."""
+        self._secret()
+        if self.comparison is None or self._found:
+            raise SealError(f"'{self.name}' was asked to compare, which the comparer does, and once; stop.")
+        if self.terms.mode == "plain":
+            order = self._orders[self.place].tolist()
+            self.comparison.take(self.place, self._secret().own([self._own[row] for row in order]))
+        self._found = self.comparison.places()
+        self.count = len(self._found[self.place])
+        lines = [
+            self._boxes.seal(name, self.count.to_bytes(PLACE_BYTES), COUNT) if name != self.name else b""
+            for name in self.terms.names
+        ]
+        if self.terms.mode == "plain":
+            self._keep(self._orders[self.place][self._found[self.place]])
+        return Verdict(as_tensor(b"".join(line.ljust(VERDICT_BYTES, b"\0") for line in lines), VERDICT_BYTES))
+
+    def hear(self, verdict: Verdict) -> None:
+        """Hear from the comparer how many ids are common; before that, nothing is opened."""
+        self._secret()
+        checked(verdict.sealed, torch.uint8, (len(self.terms.names), VERDICT_BYTES), "the verdict of the comparer")
+        if self.comparison is not None:
+            return
+        sender = self.terms.names[self.terms.comparer]
+        count = int.from_bytes(self._boxes.open(sender, verdict.sealed[self.place].numpy().tobytes(), COUNT))
+        if count < self.terms.minimum:
+            raise PrivacyError(
+                f"'{sender}' wants to open {count} common ids and minimum={self.terms.minimum} was agreed on; "
+                f"'{self.name}' refuses."
+            )
+        if count > min(self.sizes):
+            raise MessageError(f"'{sender}' counts {count} common ids where a set has {min(self.sizes)}; stop.")
+        self.count = count
+
+    def show(self, wanted: Wanted) -> Box:
+        """At the comparer: where the common ids are in a list, for the party that it came from."""
+        whose = self._set(wanted.whose)
+        if not self._found or (self.terms.mode == "plain" and whose == self.place):
+            raise SealError(f"places were wanted of '{self.name}', which has none to show; stop.")
+        raw = self._found[whose].astype("<i8").tobytes()
+        return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
+
+    def trace(self, came: Box) -> Box:
         """Where the common ids were in another party's list before this party shuffled it."""
         whose = self._set(came.whose)
         if whose == self.place:
             raise SealError(f"'{self.name}' was asked to tell its own rows, which nobody needs to know; stop.")
-        return Places(came.whose, torch.from_numpy(self._opening(whose, came.places)))
+        raw = self._opening(whose, came.sealed).astype("<i8").tobytes()
+        return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
-    def keep(self, came: Places) -> None:
-        """Find this party's own rows of the common ids, and put them in the order that everybody puts them in."""
+    def keep(self, came: Box) -> None:
+        """Find this party's own rows of the common ids."""
         if self._set(came.whose) != self.place:
             raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(came.whose))}; stop.")
-        rows = self._opening(self.place, came.places)
+        self._keep(self._opening(self.place, came.sealed))
+
+    def _keep(self, rows: np.ndarray) -> None:
+        """Put rows in the order that everybody puts them in."""
+        if int(rows.max()) >= len(self.ids):
+            raise SealError(f"'{self.name}' was told that others have an id that it drew by chance; stop.")
         self.rows = rows[ordered([self.ids[row] for row in rows.tolist()], self.terms.seed)]
 
-    def _opening(self, whose: int, places: Tensor) -> np.ndarray:
-        if whose not in self._orders or whose in self._opened:
-            raise SealError(f"the common ids of {self._named(whose)} can be looked up once, after its set came; stop.")
-        checked_places(places, self.sizes[whose], None, "the owner")
-        if len(places) < self.terms.minimum:
-            raise PrivacyError(
-                f"the owner wants to open {len(places)} common ids and minimum={self.terms.minimum} was agreed on; "
-                f"'{self.name}' refuses."
-            )
-        if any(count != len(places) for count in self._opened.values()):
+    def _opening(self, whose: int, sealed: Tensor) -> np.ndarray:
+        if not self.count or whose not in self._orders or whose in self._opened:
             raise SealError(
-                f"the owner opens {len(places)} ids of {self._named(whose)} and another number of an earlier set; "
-                "the common ids are as many in all sets, so stop."
+                f"the common ids of {self._named(whose)} can be looked up once, after the comparer found enough; stop."
             )
-        self._opened[whose] = len(places)
-        found: np.ndarray = self._orders[whose][places.numpy()]
+        sender = self.terms.names[self.terms.after(whose, self.place)]
+        shape = (self.count * PLACE_BYTES + OVER,)
+        checked(sealed, torch.uint8, shape, f"the places in the set of {self._named(whose)} by '{sender}'")
+        raw = self._boxes.open(sender, sealed.numpy().tobytes(), PLACES, whose, 0)
+        places = places_in(raw, self._length(whose), self.count, f"'{sender}'")
+        self._opened.add(whose)
+        found: np.ndarray = self._orders[whose][places]
         return found
 
     # Do the orders agree?
 
-    def prove(self) -> Macs:
-        """Tell each other party, under the key of the two, which rows this party has."""
-        proved = self._proved()
-        own = [mac(self._keys[name], self.name, proved) if name in self._keys else b"" for name in self.terms.names]
+    def lock(self) -> Locks:
+        """Show which rows this party has, to those who have the same only."""
+        if not len(self.rows):
+            raise SealError(f"'{self.name}' was asked to prove its rows before it was told them; stop.")
+        if self._proof is None:
+            sizes = dict(zip(self.terms.names, self.sizes, strict=True))
+            proved = self.member.roster + digest([self.ids[row] for row in self.rows.tolist()], sizes)
+            self._proof = Proof(self.name, self._keys, proved)
+        return Locks(_line(self._proof.lock))
+
+    def prove(self, came: Locks) -> Macs:
+        """Tell each other party, under the keys of the two, that this party has the same."""
+        locks = checked(came.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
+        if self._proof is None or self._locks:
+            raise SealError(f"'{self.name}' proves its rows once, and after it showed its lock; stop.")
+        self._locks = [one.numpy().tobytes() for one in locks]
+        own = [
+            self._proof.mac(name, lock) if name != self.name else b""
+            for name, lock in zip(self.terms.names, self._locks, strict=True)
+        ]
         return Macs(as_tensor(b"".join(one.ljust(MAC_BYTES, b"\0") for one in own), MAC_BYTES))
 
     def verify(self, came: Macs) -> None:
         """Check that everybody else has the same rows in the same order."""
         parties = len(self.terms.names)
         checked(came.macs, torch.uint8, (parties, parties, MAC_BYTES), "the proofs of all parties")
-        proved = self._proved()
-        for name, line in zip(self.terms.names, came.macs[:, self.place], strict=True):
+        if self._proof is None or not self._locks:
+            raise SealError(f"'{self.name}' was asked to check proofs before it gave its own; stop.")
+        for name, lock, line in zip(self.terms.names, self._locks, came.macs[:, self.place], strict=True):
             if name != self.name:
-                check(self._keys[name], name, proved, line.numpy().tobytes(), self.name)
+                self._proof.check(name, lock, line.numpy().tobytes())
         self.proof = hashlib.sha256(came.macs.numpy().tobytes()).hexdigest()
 
-    def _proved(self) -> bytes:
-        if not len(self.rows):
-            raise SealError(f"'{self.name}' was asked to prove its rows before it was told them; stop.")
-        self._keys = self._keys or pair_keys(self.member)
-        sizes = dict(zip(self.terms.names, self.sizes, strict=True))
-        return digest([self.ids[row] for row in self.rows.tolist()], sizes)
+    # Small things
 
     def _set(self, whose: Tensor) -> int:
         self._secret()
-        return number_of(whose, len(self.terms.names), "the number of a set")
+        return self._on_path(number_of(whose, len(self.terms.names), "the number of a set"))
+
+    def _list(self, whose: Tensor) -> int:
+        self._secret()
+        return self._on_path(number_of(whose, len(self.terms.lists), "the number of a list"))
+
+    def _on_path(self, whose: int) -> int:
+        if self.place not in self.terms.path(whose):
+            raise SealError(f"the set of {self._named(whose)} does not come to '{self.name}'; stop.")
+        return whose
 
     def _secret(self) -> Mask:
         if self._mask is None:
             raise SealError(f"'{self.name}' was asked for ids before everybody signed who takes part; stop.")
         return self._mask
 
+    def _boxed(self, to: int, raw: bytes, what: str, whose: int, start: int) -> Box:
+        return Box(torch.tensor(whose), boxed(self._boxes.seal(self.terms.names[to], raw, what, whose, start)))
+
+    def _length(self, whose: int) -> int:
+        return self.terms.length(whose, self.sizes)
+
     def _named(self, whose: int) -> str:
-        return f"'{self.terms.names[whose]}'"
+        return self.terms.named(whose)
 
 
 def _line(raw: bytes) -> Tensor:

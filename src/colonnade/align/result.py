@@ -20,18 +20,22 @@ def who_learns(mode: str, names: Sequence[str]) -> tuple[str, ...]:
     >>> print(who_learns("plain", ["bank", "shop"])[0])
     Every party sends 'bank' a hash of each of its ids: 'bank' can find out any id that it can guess.
     """
-    owner, *others = (f"'{name}'" for name in names)
+    owner, *_, last = (f"'{name}'" for name in names)
     common = "Every party learns how many ids each party has, and which of its own ids all parties have."
-    trusted = (
-        "All are trusted to follow the protocol. Who puts ids into its set that it only guessed learns which of those "
-        "all others have: agree on a maximum, and on how often this is run."
+    guessed = (
+        "Who puts ids into its set that it only guessed learns which of those all others have: agree on a maximum, and "
+        "on how often this is run."
     )
     if mode == "plain":
         sent = f"Every party sends {owner} a hash of each of its ids: {owner} can find out any id that it can guess."
-        return sent, common, trusted
+        return sent, common, f"All are trusted to follow the protocol. {guessed}"
     secret = "Ids that are not common to all stay secret, however easy to guess: they leave their party masked only."
-    groups = f"; {owner} also learns how many ids every group of the parties has in common" if len(others) > 1 else ""
-    compares = f"{owner} relays and compares lists of masked, shuffled ids{groups}."
+    groups = "; it also learns how many ids every group of the parties has in common" if len(names) > 2 else ""
+    compares = (
+        f"{owner} relays lists of masked, shuffled ids that are sealed between the parties, and {last} compares them"
+        f"{groups}. If fewer than the agreed minimum are common, {last} learns how many, and nobody which."
+    )
+    trusted = f"Whoever else lies gets nothing below the minimum; {last} is trusted to compare as agreed. {guessed}"
     return common, secret, compares, trusted
 
 

@@ -1,54 +1,34 @@
-"""What the owner asks for, in which order: the ring of masks, the comparison, the way back, the proof.
+"""What the owner asks for, in which order: lists on their way round, the comparison, the way back, the proof.
 
-Each set goes once round the ring of parties, through the owner, who relays. It leaves its party masked and shuffled,
-and every other party masks and shuffles it once more. Then all sets are masked by all keys, so equal ids are equal
-points, and the owner compares. The places of the common ones go back along the hops of each set, and each party undoes
-its own shuffle, until the set's own party finds its rows. Points are never unmasked.
+Each set goes once through all parties. It leaves its party masked and shuffled, and every other party masks and
+shuffles it once more. Under all keys equal ids are equal points, and the last party, the *comparer*, has all sets
+there. It counts, refuses too few, and only then tells places, which go back along the way of each set; each party
+undoes its own shuffle, until the set's own party finds its rows. Points are never unmasked.
+
+All of it passes the owner, in boxes for the next party on the way. What the owner can open are the lists that it
+masks itself, each under the keys of other parties, no two under the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.align import steps
+from colonnade.align.box import OVER
 from colonnade.align.curve import POINT_BYTES
-from colonnade.align.messages import (
-    CHUNK,
-    GREETED,
-    Macs,
-    Places,
-    Points,
-    Roster,
-    Signed,
-    Wanted,
-    checked,
-    checked_places,
-)
-from colonnade.align.peer import Terms
+from colonnade.align.messages import CHUNK, GREETED, PLACE_BYTES, Box, Locks, Macs, Roster, Signed, Wanted, checked
+from colonnade.align.peer import VERDICT_BYTES, Terms
 from colonnade.align.proof import MAC_BYTES
-from colonnade.errors import MessageError, NoCommonIdError, PrivacyError
+from colonnade.errors import MessageError
 from colonnade.method import Parties, Turn
 
 PURPOSE = "align"
 Progress = Callable[[int, int], None]
 """Called with how many ids were masked so far, and how many will be in all."""
-
-
-def common(lists: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Where the values that are in all lists are in each of them, in the order of the values.
-
-    >>> [places.tolist() for places in common([np.array([b"c", b"a", b"b"]), np.array([b"a", b"x", b"c"])])]
-    [[1, 0], [0, 2]]
-    """
-    shared = lists[0]
-    for one in lists[1:]:
-        shared = np.intersect1d(shared, one, assume_unique=True)
-    orders = [np.argsort(one, kind="stable") for one in lists]
-    return [order[np.searchsorted(one, shared, sorter=order)] for one, order in zip(lists, orders, strict=True)]
 
 
 class Ring:
@@ -63,13 +43,12 @@ class Ring:
     def run(self) -> int:
         """All of it; gives how many ids are common. The rows themselves are at the parties."""
         self.agree()
-        places = common([self._comparable(whose) for whose in range(len(self.parties))])
-        self.check_enough(len(places[0]))
-        opened = [self.back(whose, torch.from_numpy(own)) for whose, own in enumerate(places)]
-        for whose, own in enumerate(opened):
-            self.parties.tell(steps.keep, self.turn, each=[Places(torch.tensor(whose), own)], to=[whose])
+        for whose in self.terms.lists:
+            self.round(whose)
+        self.decide()
+        counts = [self.back(whose) for whose in range(len(self.parties)) if len(self.terms.path(whose)) > 1]
         self.prove()
-        return len(places[0])
+        return counts[0]
 
     def agree(self) -> None:
         """Everybody hears who takes part with how many ids, and signs it."""
@@ -78,78 +57,95 @@ class Ring:
             for part, (kind, width) in zip(greeting, GREETED, strict=True):
                 checked(part, kind, (1, width), f"the greeting of '{name}'")
         roster = Roster(*(torch.cat(parts) for parts in zip(*greetings, strict=True)))
-        signed = self.parties.ask(steps.confirm, self.turn, all=roster)
         self.sizes = roster.rows.flatten().tolist()
+        self.terms.check_sizes(self.sizes)
+        signed = self.parties.ask(steps.confirm, self.turn, all=roster)
         for name, one in zip(self.parties.names, signed, strict=True):
             checked(one.signatures, torch.uint8, (1, 64), f"the signature of '{name}'")
         self.parties.tell(steps.join, self.turn, all=Signed(torch.cat([one.signatures for one in signed])))
 
-    def hops(self, whose: int) -> list[int]:
-        """Who masks a party's set after itself, in this order; in plain mode nobody."""
-        parties = len(self.parties)
-        return [(whose + hop) % parties for hop in range(1, parties)] if self.terms.mode == "psi" else []
+    def round(self, whose: int) -> None:
+        """Bring a list from its party to the comparer, by all others."""
+        path = self.terms.path(whose)
+        for sender, receiver in pairwise(path):
+            for start in range(0, self._length(whose), CHUNK):
+                box = self._given(whose, sender, start)
+                self.parties.tell(steps.take, self.turn, each=[box], to=[receiver])
+                if receiver == self.terms.comparer and self._masked_there(whose):
+                    self._progress(min(CHUNK, self._length(whose) - start))
 
-    def round(self, whose: int) -> Tensor:
-        """A party's set after all its hops."""
-        points = self._given(whose, whose)
-        for party in self.hops(whose):
-            for part in points.split(CHUNK):
-                self.parties.tell(steps.take, self.turn, each=[Points(torch.tensor(whose), part)], to=[party])
-            points = self._given(whose, party)
-        return points
+    def decide(self) -> None:
+        """Let the comparer count, and everybody else hear that there are enough."""
+        comparer = self.terms.comparer
+        (verdict,) = self.parties.ask(steps.compare, self.turn, to=[comparer])
+        what = f"the verdict of '{self.parties.names[comparer]}'"
+        checked(verdict.sealed, torch.uint8, (len(self.parties), VERDICT_BYTES), what)
+        others = [party for party in range(len(self.parties)) if party != comparer]
+        self.parties.tell(steps.hear, self.turn, all=verdict, to=others)
 
-    def check_enough(self, count: int) -> None:
-        """Refuse an intersection that is too small, before anybody is told anything of it."""
-        names = ", ".join(self.parties.names)
-        if count == 0:
-            raise NoCommonIdError(
-                f"no id is common to all of {names}; check that the ids are of the same kind and written alike."
-            )
-        if count < self.terms.minimum:
-            raise PrivacyError(
-                f"{count} ids are common to all of {names} and minimum={self.terms.minimum}; nobody was told which, so "
-                "bring more rows, or agree on a smaller minimum."
-            )
-
-    def back(self, whose: int, places: Tensor) -> Tensor:
-        """Places in a set after all its hops, as places in the list that its party sent."""
-        rows, count = self.sizes[whose], len(places)
-        for party in reversed(self.hops(whose)):
-            (found,) = self.parties.ask(steps.trace, self.turn, each=[Places(torch.tensor(whose), places)], to=[party])
-            places = checked_places(found.places, rows, count, f"'{self.parties.names[party]}'")
-        return places
+    def back(self, whose: int) -> int:
+        """Bring the places of the common ids from the comparer back to a set's own party; gives how many they are."""
+        *hops, comparer = self.terms.path(whose)
+        wanted = Wanted(torch.tensor(whose), torch.tensor(0))
+        (box,) = self.parties.ask(steps.show, self.turn, each=[wanted], to=[comparer])
+        count = self._count(box.sealed, comparer)
+        self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[comparer]}'")
+        for party in reversed(hops[1:]):
+            (box,) = self.parties.ask(steps.trace, self.turn, each=[box], to=[party])
+            self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[party]}'")
+        self.parties.tell(steps.keep, self.turn, each=[box], to=[whose])
+        return count
 
     def prove(self) -> None:
         """Let everybody check that all orders agree."""
         parties = len(self.parties)
-        told = self.parties.ask(steps.prove, self.turn)
+        locks = self.parties.ask(steps.lock, self.turn)
+        for name, lock in zip(self.parties.names, locks, strict=True):
+            checked(lock.locks, torch.uint8, (1, POINT_BYTES), f"the lock of '{name}'")
+        told = self.parties.ask(steps.prove, self.turn, all=Locks(torch.cat([one.locks for one in locks])))
         for name, one in zip(self.parties.names, told, strict=True):
             checked(one.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
         self.parties.tell(steps.verify, self.turn, all=Macs(torch.stack([one.macs for one in told])))
 
-    def _given(self, whose: int, party: int) -> Tensor:
-        """A set as one of the parties masked and shuffled it, part by part."""
-        found = []
-        for start in range(0, self.sizes[whose], CHUNK):
-            wanted = Wanted(torch.tensor(whose), torch.tensor(start))
-            (part,) = self.parties.ask(steps.give, self.turn, each=[wanted], to=[party])
-            due = min(CHUNK, self.sizes[whose] - start)
-            what = f"the set of '{self.parties.names[whose]}' by '{self.parties.names[party]}'"
-            found.append(checked(part.points, torch.uint8, (due, POINT_BYTES), what))
-            self._progress(due)
-        return torch.cat(found)
+    def _given(self, whose: int, party: int, start: int) -> Box:
+        """A part of a list as one of the parties masked and shuffled it, in a box for the next one."""
+        wanted = Wanted(torch.tensor(whose), torch.tensor(start))
+        (box,) = self.parties.ask(steps.give, self.turn, each=[wanted], to=[party])
+        due = min(CHUNK, self._length(whose) - start)
+        what = f"the set of {self.terms.named(whose)} by '{self.parties.names[party]}'"
+        self._check_box(box, whose, due * POINT_BYTES, what)
+        self._progress(due)
+        return box
 
-    def _comparable(self, whose: int) -> np.ndarray:
-        """A party's set after all its hops, as numpy compares and sorts it."""
-        values = self.round(whose).numpy().view(f"S{POINT_BYTES}").ravel()
-        if len(np.unique(values)) < len(values):
+    def _check_box(self, box: Box, whose: int, size: int, what: str) -> None:
+        checked(box.sealed, torch.uint8, (size + OVER,), what)
+        if int(checked(box.whose, torch.int64, (), what)) != whose:
+            raise MessageError(f"{what} came as of list {int(box.whose)} where {whose} was asked for; leave it out.")
+
+    def _count(self, sealed: Tensor, comparer: int) -> int:
+        """How many places are in a box of the comparer."""
+        count, rest = divmod(sealed.numel() - OVER, PLACE_BYTES)
+        if rest or not self.terms.minimum <= count <= min(self.sizes):
             raise MessageError(
-                f"the set of '{self.parties.names[whose]}' holds an id twice after all masks; leave that party out."
+                f"'{self.parties.names[comparer]}' gave places in {sealed.numel()} bytes; from {self.terms.minimum} to "
+                f"{min(self.sizes)} ids can be common, in {PLACE_BYTES} bytes each and {OVER}: leave it out."
             )
-        return values
+        return count
+
+    def _length(self, whose: int) -> int:
+        return self.terms.length(whose, self.sizes)
+
+    def _masked_there(self, whose: int) -> bool:
+        """Whether the comparer masks a list when it takes it."""
+        if whose == self.terms.comparer:
+            return self.terms.trial is not None
+        return self.terms.mode == "psi" and whose != self.terms.trial
 
     def _progress(self, more: int) -> None:
         self._done += more
         if self.on_progress is not None:
-            each = len(self.parties) if self.terms.mode == "psi" else 1
-            self.on_progress(self._done, each * sum(self.sizes))
+            self.on_progress(self._done, sum(map(self._masks, self.terms.lists)))
+
+    def _masks(self, whose: int) -> int:
+        """How many ids of a list are masked in all."""
+        return (len(self.terms.path(whose)) - 1 + self._masked_there(whose)) * self._length(whose)

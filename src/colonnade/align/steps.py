@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from colonnade.align.messages import Greeting, Macs, Places, Points, Roster, Signed, Wanted
+from colonnade.align.messages import Box, Greeting, Locks, Macs, Roster, Signed, Verdict, Wanted
 from colonnade.align.peer import Peer
 from colonnade.method import Turn, party_step
 
@@ -34,33 +34,57 @@ def join(mine: Seat, turn: Turn, message: Signed) -> None:
 
 
 @party_step
-def take(mine: Seat, turn: Turn, message: Points) -> None:
+def take(mine: Seat, turn: Turn, message: Box) -> None:
     """Take a part of another party's masked list."""
     mine.peer.take(message)
 
 
 @party_step
-def give(mine: Seat, turn: Turn, message: Wanted) -> Points:
-    """Give a part of a list, shuffled and masked by this party too."""
+def give(mine: Seat, turn: Turn, message: Wanted) -> Box:
+    """Give a part of a list, shuffled and masked by this party too, to the next one on its way."""
     return mine.peer.give(message)
 
 
 @party_step
-def trace(mine: Seat, turn: Turn, message: Places) -> Places:
-    """Say where some places of a list were before this party shuffled it."""
+def compare(mine: Seat, turn: Turn) -> Verdict:
+    """Compare all lists, and tell everybody how many ids are common if they are enough."""
+    return mine.peer.compare()
+
+
+@party_step
+def hear(mine: Seat, turn: Turn, message: Verdict) -> None:
+    """Hear that enough ids are common."""
+    mine.peer.hear(message)
+
+
+@party_step
+def show(mine: Seat, turn: Turn, message: Wanted) -> Box:
+    """Show where the common ids are in a list, to the party that it came from."""
+    return mine.peer.show(message)
+
+
+@party_step
+def trace(mine: Seat, turn: Turn, message: Box) -> Box:
+    """Say where some places of a list were before this party shuffled it, to the party that it came from."""
     return mine.peer.trace(message)
 
 
 @party_step
-def keep(mine: Seat, turn: Turn, message: Places) -> None:
+def keep(mine: Seat, turn: Turn, message: Box) -> None:
     """Keep the party's own rows of the common ids."""
     mine.peer.keep(message)
 
 
 @party_step
-def prove(mine: Seat, turn: Turn) -> Macs:
-    """Tell every other party, sealed, which rows this party has."""
-    return mine.peer.prove()
+def lock(mine: Seat, turn: Turn) -> Locks:
+    """Show the party's rows to those who have the same, and to nobody else."""
+    return mine.peer.lock()
+
+
+@party_step
+def prove(mine: Seat, turn: Turn, message: Locks) -> Macs:
+    """Tell every other party that this party has the same rows."""
+    return mine.peer.prove(message)
 
 
 @party_step
