@@ -92,10 +92,10 @@ def test_seals_agree_too(seal: cn.Seal, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.method.name in ("apfed", "multivfl")], ids=str)
 def test_sides_with_secrets_agree_and_resume(case: Case, tmp_path: Path) -> None:
     """Every side drew its own; one process that is told them comes to the same."""
-    run = train(case, cn.Cluster(group=2, secrets=True), folder=tmp_path / "run", rounds=8)
+    run = train(case, cn.Cluster(group=2, secrets=True), folder=tmp_path / "run", rounds=8, evaluate_every=4)
     own = secrets_on_disk(run)
     assert len(set(own.values())) == 1 + len(run.parties.far)
-    check_same(run, train_with(case, own, rounds=8))
+    check_same(run, train_with(case, own, rounds=8, evaluate_every=4))
     run.parties.close()
     resumed = cn.resume(tmp_path / "run", tables_of(case), test=federation(case.owner), rounds=12)
     assert secrets_on_disk(resumed) == own

@@ -20,6 +20,7 @@ SOURCE = Path(cn.__file__).parent
 SEEDED = re.compile(r"derive_seed|manual_seed|default_rng|fork_rng|\bpermutation\(|np\.random\.")
 DRAWING = ("methods/*.py", "seal/*.py", "runtime/*.py", "federation/*.py", "flare/*.py", "method.py", "channel.py")
 HOW = {"train": "rounds = 1", "federation": 'labels = "shown"'}
+QUICK = {"fedoptimus": "select_every = 5", "vimadmm": "local_steps = 1", "vimadmm-j": "local_steps = 1"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     """What is drawn at all sides before the first round of a job in folders of its own, and its owner."""
     shutil.copytree(papers, place)
     sides = Sides(place)
-    host = sides.host(method=method, **HOW)
+    host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
     host.gather()
     run, _ = host._with_all(host._ready)
     states = {run.sides.names.get(side, side): state for side, state in run._states().items()}
