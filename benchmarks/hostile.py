@@ -36,9 +36,10 @@ from colonnade.errors import ColonnadeError, MessageError
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import KINDS, Letter, open_letter, write_letter
 from colonnade.runtime.lines import DirectLines
-from colonnade.runtime.party import PURPOSES, Party
+from colonnade.runtime.party import Party
 from colonnade.runtime.remote import Remote
 from colonnade.runtime.schema import kinds_of
+from colonnade.runtime.scope import PURPOSES
 from colonnade.runtime.told import number_in
 from colonnade.seal.blinded import RECOVERING, UNTOLD
 from colonnade.seal.blinding import HELLO, SIGNATURE

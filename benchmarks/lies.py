@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.federation.guest import AlignServer, Guest
+from colonnade.federation.align_server import AlignServer
+from colonnade.federation.guest import Guest
 from colonnade.federation.talk import facts_in
 from colonnade.message import decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter

@@ -149,8 +149,9 @@ def ask(party: Any, remote: Any, **changed: Any) -> str:
         ({"purpose": "steal"}, "unknown purpose"),
         ({"serial": 1}, "more than it has"),
         ({"frames": (b"", b"CLND")}, "more than it has"),
-        ({"step": "follow"}, "without its message"),
-        ({"step": "follow", "frames": (b"CLND",)}, "at least"),
+        ({"step": "follow"}, "belongs to training alone"),
+        ({"step": "follow", "purpose": "train", "table": "train", "round": 2}, "without its message"),
+        ({"step": "follow", "purpose": "train", "table": "train", "round": 2, "frames": (b"CLND",)}, "at least"),
     ],
 )
 def test_a_party_refuses(party: Any, changed: dict[str, Any], said: str) -> None:

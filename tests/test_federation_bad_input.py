@@ -30,11 +30,13 @@ from colonnade.errors import (
     RefusedError,
     SealError,
     TableError,
+    TrainingError,
     UnreachableError,
 )
+from colonnade.federation.align_server import AlignServer
 from colonnade.federation.audit import AuditLog
-from colonnade.federation.guest import AlignServer
 from colonnade.federation.host import Host
+from colonnade.federation.keys import read_identity
 from colonnade.federation.listen import Listener
 from colonnade.federation.papers import read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
@@ -43,7 +45,7 @@ from colonnade.federation.talk import answered, say
 from colonnade.federation.terms import digest, labels_of, sign, terms_of
 from colonnade.runtime.letter import Letter
 from colonnade.runtime.party import Party
-from near import Near, Sides, make_sides, spoil_facts, spoil_values
+from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -71,12 +73,22 @@ def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
     return said
 
 
-def lead(host: Host) -> None:
+def lead(host: Host, on_round: Callable[[Any], None] | None = None) -> None:
     try:
         host.gather()
-        host.train()
+        host.train(on_round)
     finally:
         host.close()
+
+
+def lead_amid(host: Host) -> None:
+    """Lead a job to its first round, and leave it there."""
+
+    def leave(_: Any) -> None:
+        raise TrainingError("enough.")
+
+    with pytest.raises(TrainingError, match="enough"):
+        lead(host, leave)
 
 
 def refused(sides: Sides, error: type[ColonnadeError], **how: Any) -> str:
@@ -245,7 +257,12 @@ class Talk:
 
     def sign(self, terms: dict[str, Any]) -> dict[str, Any]:
         signature = sign(self.paper.keys.identity, "terms", terms).hex()
-        return self.say("terms", {"terms": terms, "signature": signature})
+        return self.say("terms", {"terms": terms, "signature": signature, "run": bytes(16).hex()})
+
+    def tell_signed(self) -> None:
+        keys = [self.sides.folder / name / "identity.key" for name in ("bank", *PARTIES)]
+        signed = {key.parent.name: sign(read_identity(key), "terms", self.terms).hex() for key in keys}
+        self.say("signed", {"signatures": signed})
 
     def refused(self, terms: dict[str, Any], kind: type[ColonnadeError] = ManifestError) -> str:
         said = sentence(kind, lambda: self.sign(terms))
@@ -284,7 +301,8 @@ def test_more_rounds_or_rows_than_allowed_show_in_the_plan(sides: Sides) -> None
         sides.write_parties(allow)
         assert said in refused(sides, ManifestError, train="epochs = 2")
         sides.restart()
-        shutil.rmtree(sides.folder / "run-bank")
+        for side in ("bank", "shop", "mill"):
+            shutil.rmtree(sides.folder / f"run-{side}")
 
 
 def test_one_run_too_many(sides: Sides) -> None:
@@ -295,7 +313,7 @@ def test_one_run_too_many(sides: Sides) -> None:
     again.sign(again.terms)  # the same job is no second one
     sides.restart()
     other = Talk(sides, train="rounds = 2\nseed = 5")
-    assert "'shop' has signed 1 jobs and allows 1 runs" in sentence(ManifestError, lambda: other.sign(other.terms))
+    assert "'shop' has let 1 runs begin and allows 1;" in sentence(ManifestError, lambda: other.sign(other.terms))
 
 
 @pytest.mark.parametrize("text", ["", "7", "{"])
@@ -352,6 +370,7 @@ def test_terms_that_lack_something_are_refused_and_the_party_lives(sides: Sides,
 def test_terms_that_the_owner_did_not_sign(sides: Sides) -> None:
     talk = Talk(sides)
     forged = {"terms": talk.terms, "signature": sign(talk.guest.paper.keys.identity, "terms", talk.terms).hex()}
+    forged["run"] = bytes(16).hex()
     assert "the owner's terms" in sentence(SealError, lambda: talk.say("terms", forged))
 
 
@@ -392,6 +411,8 @@ def test_somebody_signed_other_terms(sides: Sides) -> None:
     other = "00" * 64
     said = refused(sides, SealError, spoil={"mill": spoil_facts("terms", lambda facts: facts.update(signature=other))})
     assert "the signature of the terms by 'mill' is not valid" in said
+    sides.write_parties("runs = 2")
+    sides.restart()
     talk = Talk(sides)
     signatures = {"signatures": {"bank": other, "shop": other}}
     talk.sign(talk.terms)
@@ -525,7 +546,7 @@ def test_the_last_words_of_a_party_that_cannot_go_on_are_in_its_log(
 
 @pytest.mark.parametrize("edit", [lambda lines: [lines[0], *lines[:0:-1]], lambda lines: lines[:-1]])
 def test_a_file_that_changed_since_its_rows_were_aligned(sides: Sides, edit: Any) -> None:
-    lead(sides.host())
+    lead_amid(sides.host())
     sides.restart()
     path = sides.folder / "shop" / "table.csv"
     path.write_text("\n".join(edit(path.read_text().splitlines())) + "\n")
@@ -533,7 +554,7 @@ def test_a_file_that_changed_since_its_rows_were_aligned(sides: Sides, edit: Any
 
 
 def test_kept_rows_in_another_order(sides: Sides) -> None:
-    lead(sides.host())
+    lead_amid(sides.host())
     sides.restart()
     (path,) = (sides.folder / "run-shop").glob("*/rows.bin")
     rows = np.frombuffer(path.read_bytes(), "<i8")
@@ -579,12 +600,14 @@ def test_ids_are_compared_so_often_and_no_more(sides: Sides) -> None:
     talk = Talk(sides)
     talk.sign(talk.terms)
     visits = itertools.count(1)
+    talk.tell_signed()
     for _ in range(2):
         talk.say("align", {"visit": next(visits)})
     assert "compared its ids 2 times" in sentence(PrivacyError, lambda: talk.say("align", {"visit": next(visits)}))
     sides.restart()
     again = Talk(sides)
     again.sign(again.terms)
+    again.tell_signed()
     assert "compared its ids 2 times" in sentence(PrivacyError, lambda: again.say("align", {"visit": 1}))
 
 
@@ -654,7 +677,7 @@ def test_a_blinded_sum_with_one_other_needs_the_operators_word(sides: Sides) -> 
 def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     """Begin again, or let the party die before it was told to keep its state: what was spent stays spent."""
     job = {"more": '[[seal]]\nkind = "noise"\nsigma = 20.0\nepsilon = 50.0'}
-    lead(sides.host(**job))
+    lead_amid(sides.host(**job))
     (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
     assert isinstance(party, Party)
     spent = party.channel.end("shop").budget

@@ -54,6 +54,8 @@ class _Watching(Parties):
         each: Sequence[Any] | None = None,
         to: Iterable[int] | None = None,
     ) -> None:
+        if not turn.training:
+            self.schema.note_asked(step.__name__)
         chosen, rows = range(len(self.names)) if to is None else sorted(set(to)), turn.rows.shape[-1]
         for place, k in enumerate(chosen):
             told = all if each is None else each[place]

@@ -69,6 +69,7 @@ class Run(Trained):
         self._losses: list[float] = []
         self._best: dict[str, Packed] = {}
         self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
+        self._loaded: dict[str, Packed] = {}  # what the newest checkpoint said, as it was taken back
         self._test: Sequence[Table] | None = None
 
     # training
@@ -138,13 +139,14 @@ class Run(Trained):
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""
         if self._best and not self._last:
-            last = self._states()
+            last = self._loaded if self.opened else self._states()  # who only predicts may have no state kept
             self._restore(self._best)
             self._last = last
         return self
 
     def _one_round(self) -> None:
         began = time.perf_counter()
+        self._loaded = {}
         self.parties.asked.clear()
         loss, away = self._train_round()
         missed = [name for name in self.parties.asked_names if name in away]
@@ -275,7 +277,8 @@ class Run(Trained):
         if any(KEPT in state for state in states.values()):  # at parties that forget the states that nobody needs
             self.parties.saved(checkpoint.read_before(folder / "checkpoints"))
             self.parties.saved(states)
-        self._restore({name: state for name, state in states.items() if not name.startswith("best-")})
+        self._loaded = {name: state for name, state in states.items() if not name.startswith("best-")}
+        self._restore(self._loaded)
         self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
         self.ledger.replace(facts["ledger"])
         self.history, self._losses = facts["history"], facts["losses"]

@@ -25,7 +25,7 @@ def write_spent(folder: Path, channel: Channel, names: Sequence[str]) -> None:
     """Write down what every party's releases have cost so far."""
     spent = {name: channel.end(name).spent() for name in names}
     flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
-    write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}))
+    write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}), durable=True)
 
 
 def read_spent(folder: Path, channel: Channel, names: Sequence[str]) -> None:

@@ -65,10 +65,10 @@ def owner(
             return
         host = Host(paper, place, metrics)
         try:
-            run = _lead(host, paper.job.method.name, quiet=quiet)
+            summary = host.finished() or _lead(host, paper.job.method.name, quiet=quiet).summary()
         finally:
             host.close()
-        facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(place / "report.html")}
+        facts = {**RunView(summary).result, "folder": str(place), "report": str(place / "report.html")}
         print_json(facts) if json else tell(facts)
 
 
@@ -83,11 +83,14 @@ def _predict(
     where = check_place(to)
     host = Prediction(paper, folder, files, metrics)
     try:
-        _gather(host, quiet=quiet)
-        scores = host.score()
+        scores = host.earlier()
+        if scores is None:
+            _gather(host, quiet=quiet)
+            scores = host.score()
     finally:
         host.close()
     scores.write(where)
+    host.unfinished.finish()
     typer.echo(f"{scores}\nwritten to {where}")
 
 

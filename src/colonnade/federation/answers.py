@@ -62,6 +62,7 @@ ANSWERS: dict[str, dict[str, _Kind]] = {
     "prepare": {"rows": _COUNT, "test": _COUNT, "shape": _SHAPE, "cardinalities": _CODES},
     "plan": _SIGNATURE,
     "begin": {},
+    "end": {},
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import CheckpointError, ManifestError, PrivacyError
+from colonnade.errors import CheckpointError, ManifestError
 from colonnade.federation.audit import lock_file
-from colonnade.federation.terms import first_difference, job_id
+from colonnade.federation.terms import first_difference
 from colonnade.folder import make_folder, write_bytes, write_text
 from colonnade.secret import secret_in
 from colonnade.small_files import opened, read_json
+
+ENDED = "ended.json"
 
 
 class Desk:
@@ -29,7 +33,7 @@ class Desk:
         """Keep the terms of this folder's job; others than those kept are refused, with the field named."""
         known = self._read_json("terms.json")
         if known is None:
-            write_text(self.folder / "terms.json", json.dumps(terms, indent=2))
+            write_text(self.folder / "terms.json", json.dumps(terms, indent=2), durable=True)
             return
         found = first_difference(known, terms, sides=("then", "now"))
         if found:
@@ -55,12 +59,43 @@ class Desk:
         """Thirty-two bytes that only this side knows, drawn once."""
         return secret_in(self.folder)
 
+    def secret_of(self, run: int) -> bytes:
+        """What the randomness of one run of this job follows from, so that a fresh start has other weights."""
+        if run == 1:
+            return self.secret
+        return hmac.digest(self.secret, f"colonnade/run/{run}".encode(), "sha256")
+
+    def of_run(self, run: int) -> Desk:
+        """Where the plan, the preparation and the states of one run are; the first run's are in the folder itself."""
+        return self if run == 1 else Desk(self.folder / f"run-{run:03d}")
+
+    @property
+    def run(self) -> bytes:
+        """At the owner: what it calls the run in this folder, drawn once; in another folder it is another run."""
+        known = self._read_json("run.json")
+        if known is None:
+            known = {"run": os.urandom(16).hex()}
+            write_text(self.folder / "run.json", json.dumps(known), durable=True)
+        try:
+            return bytes.fromhex(known["run"])
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(f"{self.folder / 'run.json'} is damaged; start anew in another folder.") from None
+
+    def end(self, **facts: Any) -> None:
+        """Note that the job is at its end: it is not served again."""
+        write_text(self.folder / ENDED, json.dumps(facts), durable=True)
+
+    @property
+    def ended(self) -> dict[str, Any] | None:
+        """What was noted at the end of the job; None before it."""
+        return self._read_json(ENDED)
+
     def keep_rows(self, rows: np.ndarray, facts: dict[str, Any]) -> None:
         """Keep which rows are common, in the common order: this side's own row numbers."""
         raw = rows.astype("<i8").tobytes()
-        write_bytes(self.folder / "rows.bin", raw)
+        write_bytes(self.folder / "rows.bin", raw, durable=True)
         kept = {**facts, "rows": hashlib.sha256(raw).hexdigest()}
-        write_text(self.folder / "alignment.json", json.dumps(kept))  # last: it says that both are there
+        write_text(self.folder / "alignment.json", json.dumps(kept), durable=True)  # last: it says that both are there
 
     def rows(self, files: str) -> tuple[np.ndarray, dict[str, Any]] | None:
         """The rows that were kept for files of this digest, and the facts beside them."""
@@ -99,52 +134,3 @@ def only_process_in(folder: Path) -> Iterator[None]:
     with (make_folder(folder) / ".lock").open("ab") as file:
         lock_file(file.fileno(), f"another process is at work in {folder}")
         yield
-
-
-class Runs:
-    """How many jobs a party has signed, over all of its runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.place = make_folder(folder) / "runs.json"
-
-    def allow(self, terms: dict[str, Any], most: int, name: str) -> None:
-        """Count a job that is new; refuse it if it is one too many."""
-        signed: list[str] = _counted(self.place, list, [])
-        this = job_id(terms).hex()
-        if this in signed:
-            return
-        if len(signed) >= most:
-            raise ManifestError(
-                f"'{name}' has signed {len(signed)} jobs and allows {most} runs; raise runs in [allow]."
-            )
-        write_text(self.place, json.dumps([*signed, this]))
-
-
-class Alignments:
-    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
-
-    def __init__(self, folder: Path) -> None:
-        self.place = folder / "alignments.json"
-
-    def allow(self, most: int, name: str) -> None:
-        """Count one more; refuse it if it is one too many."""
-        begun: int = _counted(self.place, int, 0)
-        if begun >= most:
-            raise PrivacyError(
-                f"'{name}' has compared its ids {begun} times in this job and allows {most}, since each time tells of "
-                "more ids; raise alignments in [allow]."
-            )
-        write_text(self.place, json.dumps(begun + 1))
-
-
-def _counted(place: Path, kind: type, nothing: Any) -> Any:
-    """What a party has counted; if that cannot be read it is not taken for nothing."""
-    try:
-        found = read_json(place)
-    except FileNotFoundError:
-        return nothing
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, kind):
-        raise CheckpointError(f"{place} is damaged, and with it what was counted; bring it back, or use a new folder.")
-    return found

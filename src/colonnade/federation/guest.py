@@ -7,7 +7,10 @@
     plan    what every message looks like   prepare  make inputs of the columns
                                             begin    everybody signed the plan      (letters of the run)
 
-Each word may come again after a broken link or a restart of either side, and has the same effect.
+                                            end      the job is over
+
+Which word may come when is the table of ``protocol``; each may come again after a broken link or a restart of either
+side, and has the same effect.
 """
 
 from __future__ import annotations
@@ -15,19 +18,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
-from colonnade.align import steps
 from colonnade.align.ids import texts
 from colonnade.align.peer import Peer
 from colonnade.alignment import Seat as AlignSeat
-from colonnade.errors import ColonnadeError, ManifestError, MessageError, unknown
+from colonnade.errors import ColonnadeError, ManifestError, MessageError, printable, unknown
 from colonnade.federation.agreed import (
     align_names,
     align_terms,
@@ -40,11 +41,15 @@ from colonnade.federation.agreed import (
     sheet_of,
     stand_in,
 )
+from colonnade.federation.align_server import AlignServer
 from colonnade.federation.allowed import check_allowed, check_plan
 from colonnade.federation.audit import AuditLog
-from colonnade.federation.desk import Alignments, Desk, Runs
+from colonnade.federation.counts import Alignments, OpenRows, Runs
+from colonnade.federation.desk import Desk
 from colonnade.federation.hello import hello_of
+from colonnade.federation.job_folders import JobFolders
 from colonnade.federation.papers import PartyPaper
+from colonnade.federation.protocol import ENDED, LETTER, NEW, after
 from colonnade.federation.talk import Facts, facts_in, hex_of, signatures_in
 from colonnade.federation.terms import (
     check_signatures,
@@ -58,44 +63,18 @@ from colonnade.federation.terms import (
 )
 from colonnade.kept import KeptInFolder
 from colonnade.ledger import OWNER
-from colonnade.message import fields_of
-from colonnade.method import Turn
 from colonnade.prepared import write_preparations
 from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from colonnade.runtime.party import Party
-from colonnade.runtime.schema import Schema, kinds_of
-from colonnade.runtime.server import Fields, Handler, Server, refusal
+from colonnade.runtime.scope import PREDICTION, TRAINING
+from colonnade.runtime.server import Server, refusal, unexpected
 from colonnade.seal.keys import verify
 from colonnade.seal.sum_book import SumRules
 from colonnade.spent import read_spent, write_spent
-from colonnade.step import steps_of
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
 EARLY = 4  # letters that are remembered with their replies before there is a log
-
-
-class AlignServer(Server):
-    """A party's end of an alignment behind letters."""
-
-    def __init__(self, seat: AlignSeat, job: bytes, session: bytes) -> None:
-        super().__init__(seat.name, job, session, Schema().digest)
-        self.seat = seat
-        self._turn = Turn(0, torch.arange(0), purpose="align")
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The steps of an alignment, and no other."""
-        return {"step": self._step}
-
-    def _step(self, letter: Letter) -> Fields | None:
-        known = steps_of("party", steps)
-        if letter.step not in known:
-            raise unknown(f"step of an alignment at '{self.name}'", letter.step, known)
-        reads, _ = kinds_of(known[letter.step])
-        received = [] if reads is None else [self.message(reads, letter)]
-        (reply,) = self.seat.run(known[letter.step], self._turn, received, shared=False)
-        return None if reply is None else fields_of(reply)
 
 
 class Guest:
@@ -109,13 +88,17 @@ class Guest:
         self.terms: dict[str, Any] | None = None
         self.desk: Desk | None = None
         self.audit: AuditLog | None = None
+        self.stage = NEW
+        self._folders = JobFolders(folder, self.name)
         self._trained: Desk | None = None  # of the training, while its model predicts
+        self._run = 0  # which run of its job, or of the training whose model predicts
         self._early: list[tuple[bytes, bytes]] = []
         self._owner = b""  # the owner's incarnation
         self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
         self._visit = 0  # which of its sessions with us is open
         self._plan: dict[str, Any] = {}
         self._tables: tuple[Table, Table] | None = None
+        self._rows = np.empty(0, np.int64)  # of the tables, in this side's files
         self._words: dict[str, Callable[[Facts], Facts]] = {
             "hello": self._hello,
             "terms": self._take_terms,
@@ -124,12 +107,13 @@ class Guest:
             "prepare": self._prepare,
             "plan": self._take_plan,
             "begin": self._begin,
+            "end": self._end,
         }
 
     @property
     def ended(self) -> bool:
         """Whether the owner said that this is the end."""
-        return self.server is not None and self.server.ended
+        return self.stage == ENDED
 
     def serve(self, request: bytes) -> bytes:
         """The reply to any letter."""
@@ -154,47 +138,57 @@ class Guest:
     def _served(self, letter: Letter, request: bytes) -> bytes:
         if self.server is None:
             error = MessageError(f"a letter '{letter.kind}' came to '{self.name}' before anything was signed.")
-            return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+            return self._refused(letter, error)
+        try:
+            self.stage = after(self.stage, LETTER)
+        except MessageError as error:
+            return self._refused(letter, error)
         reply = self.server.answer(letter, request)
         if isinstance(self.server, Party):
             self._keep_budget(self.server)
+        if self.server.ended and not self.ended:
+            self._desk().end()
+            self.stage = ENDED
         return reply
 
     def _keep_budget(self, party: Party) -> None:
         """Write down what the budget paid before that leaves: the owner says when states are kept, but not this."""
         budget = party.channel.end(self.name).budget
         if budget is not None and budget.releases != self._released:
-            write_spent(self._desk().folder, party.channel, [self.name])
+            write_spent((self._trained or self._desk()).folder, party.channel, [self.name])
             self._released = budget.releases
 
     def _talked(self, letter: Letter) -> bytes:
         try:
             if letter.step not in self._words:
                 raise unknown("word", letter.step, self._words)
-            facts = self._words[letter.step](facts_in(letter))
-            return write_letter(letter.reply("answer", self.name, json.dumps(facts).encode()))
+            facts = facts_in(letter)
+            self._meet(letter.step, facts)
+            reached = after(self.stage, letter.step)
+            answer = self._words[letter.step](facts)
+            self.stage = reached
+            return write_letter(letter.reply("answer", self.name, json.dumps(answer).encode()))
         except ColonnadeError as error:
             return self._refused(letter, error)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # Its words stay here: they may hold values of our columns.
-            log.warning("'%s' failed: %s: %s", letter.step, type(error).__name__, str(error)[:200])
-            what = f"'{letter.step:.40}' lacks something, or holds what does not belong there ({type(error).__name__})"
-            return self._refused(letter, MessageError(f"{what}; do both sides run the same version?"))
+        except Exception as error:
+            return self._refused(letter, unexpected(error, letter.step))
 
     def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
-        log.warning("refused '%s': %s", letter.step, error)
+        log.warning("refused '%s': %s", printable(letter.step or letter.kind, 40), printable(error))
         return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
 
     # words
 
+    def _meet(self, word: str, facts: Facts) -> None:
+        """Another process of the owner begins at the first word."""
+        if word == "hello" and (owner := hex_of(facts, "incarnation", 16)) != self._owner:
+            self._owner, self._visit, self.stage = owner, 0, NEW
+
     def _hello(self, facts: Facts) -> Facts:
-        owner = hex_of(facts, "incarnation", 16)
-        if owner != self._owner:
-            self._owner, self._visit = owner, 0
         return hello_of(self.name, self.paper.keys.identity, self.incarnation, self._owner)
 
     def _take_terms(self, facts: Facts) -> Facts:
-        terms = facts.get("terms")
+        terms, run = facts.get("terms"), hex_of(facts, "run", 16)
         if not isinstance(terms, dict):
             raise MessageError("terms were expected, and something else came.")
         keys = {self.name: self.paper.keys.identity.public, **self.paper.peers}
@@ -206,10 +200,24 @@ class Guest:
             raise ManifestError(
                 f"the terms are not those that '{self.name}' has signed, in {found}; undo that, or start both anew."
             )
-        Runs(self.folder).allow(terms, self.paper.allow.runs, self.name)
-        if self.terms is None:
-            self._accept(terms)
+        self._take_run(terms, run)
         return {"signature": sign(self.paper.keys.identity, "terms", terms).hex()}
+
+    def _take_run(self, terms: dict[str, Any], run: bytes) -> None:
+        """Count the run before anything is signed, and open the job's folder."""
+        place, trained = self._folders.of(terms), None
+        if "predict" in terms:
+            if not self.paper.predict:
+                raise ManifestError(
+                    f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper."
+                )
+            trained, number = self._folders.trained(terms, run)
+            Runs(self.folder).allow(terms, run, self.paper.allow.runs, self.name)
+        else:
+            number = Runs(self.folder).allow(terms, run, self.paper.allow.runs, self.name)
+        if self.terms is None:
+            self._accept(terms, Desk(place), trained)
+        self._run = number
 
     def _check_pinned(self, terms: dict[str, Any]) -> None:
         """Refuse other terms than the operator has read; a prediction is of a job that was signed so."""
@@ -222,35 +230,19 @@ class Guest:
                 "ones and put them there."
             )
 
-    def _accept(self, terms: dict[str, Any]) -> None:
-        job, normalise = job_id(terms).hex(), terms["align"].get("normalise")
-        if "predict" in terms:
-            self._trained = self._desk_of(terms)
-            desk = Desk(self._trained.folder / "predictions" / job[:8])
-            self.sheet = new_sheet(self.paper.party, self.paper.predict, self.paper.beside, normalise)
+    def _accept(self, terms: dict[str, Any], desk: Desk, trained: Desk | None) -> None:
+        normalise = terms["align"].get("normalise")
+        if trained is not None:
+            sheet = new_sheet(self.paper.party, self.paper.predict, self.paper.beside, normalise)
         else:
-            desk = Desk(self._place_of(terms["job"], job))
-            self.sheet = sheet_of(self.paper.party, self.paper.beside, normalise)
+            sheet = sheet_of(self.paper.party, self.paper.beside, normalise)
         desk.take_terms(terms)
-        self.terms, self.desk = terms, desk
-        self.audit = AuditLog(desk.folder / "audit.jsonl", self.name, job)
+        self.terms, self.desk, self._trained, self.sheet = terms, desk, trained, sheet
+        self.audit = AuditLog(desk.folder / "audit.jsonl", self.name, job_id(terms).hex())
         self.audit.event("terms signed", digest=digest(terms).hex())
-        log.info("terms of '%s': %s; all in %s", terms["job"], outline(terms), desk.folder / "terms.json")
-        log.info("signed the terms of '%s': %s", terms["job"], " ".join(terms["learns"]))
-
-    def _place_of(self, name: str, job: str) -> Path:
-        """The folder of a job: the owner chose its name, so it must not choose the folder."""
-        return self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}-{job[:8]}"
-
-    def _desk_of(self, terms: dict[str, Any]) -> Desk:
-        """The folder of the training whose model is to predict."""
-        of = str(terms["predict"].get("of", ""))
-        place = self._place_of(terms["job"], of)
-        if not self.paper.predict:
-            raise ManifestError(f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper.")
-        if not place.is_dir() or digest(Desk(place).terms() or {}).hex() != of:
-            raise ManifestError(f"'{self.name}' did not train the model that is to predict, or in another folder.")
-        return Desk(place)
+        name, learnt = printable(terms["job"], 60), printable(" ".join(terms["learns"]), 2000)
+        log.info("terms of '%s': %s; all in %s", name, printable(outline(terms)), desk.folder / "terms.json")
+        log.info("signed the terms of '%s': %s", name, learnt)
 
     def _signed(self, facts: Facts) -> Facts:
         terms = self._agreed()
@@ -276,13 +268,16 @@ class Guest:
         terms, desk = self._agreed(), self._desk()
         if isinstance(self.server, AlignServer) and self.server.seat.peer.proof:
             peer = self.server.seat.peer
+            OpenRows(desk.folder).check(peer.rows, self._run, self.name)
             desk.keep_rows(peer.rows, {"proof": peer.proof, "files": self.sheet.digest})
         found = desk.rows(self.sheet.digest)
         if found is None or found[1]["proof"] != facts.get("proof"):
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
+        OpenRows(desk.folder).check(found[0], self._run, self.name)
         self.sheet.check_unchanged()
+        self._rows = found[0]
         if self._trained is not None:
-            preparation = preparation_in(self._trained.folder, self.name)
+            preparation = preparation_in(self._trained.of_run(self._run).folder, self.name)
             preparation.check(self.sheet)
             first = preparation.table(self.sheet, found[0])
             self._tables = first, first
@@ -304,7 +299,7 @@ class Guest:
         if plan.get("terms") != digest(terms).hex():
             raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
         if self._trained is not None:
-            self._check_same_plan(self._trained.plan(), plan, self._tables[0].rows)
+            self._check_same_plan(self._trained.of_run(self._run).plan(), plan, self._tables[0].rows)
         elif plan != self._plan:
             check_plan(plan, terms, self.name, self._tables[0], self.paper.allow)
         self._plan = plan
@@ -316,6 +311,10 @@ class Guest:
         found = first_difference(due, plan)
         if found:
             raise ManifestError(f"the plan of the prediction is not that of the training, in {found}; do not sign it.")
+        if self.paper.allow.rows is not None and rows > self.paper.allow.rows:
+            raise ManifestError(
+                f"the plan has {rows} rows, '{self.name}' allows {self.paper.allow.rows}; change the job or [allow]."
+            )
 
     def _begin(self, facts: Facts) -> Facts:
         terms = self._agreed()
@@ -325,30 +324,55 @@ class Guest:
         session = self._session(facts)
         if self._serves(session):
             return {}
-        if self._trained is not None:
-            return self._begin_prediction(self._trained, self._tables[0], session)
-        self._desk().keep_plan(self._plan)
-        write_preparations(self._desk().folder, {self.name: self._tables[0].preparation})
-        seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
-        seat = replace(seat, session=session, secret=self._desk().secret, sums=self._sums(self._desk()))
-        party = Party(seat, KeptInFolder(self._desk().folder / "states"))
-        party.take_up()
-        read_spent(self._desk().folder, party.channel, [self.name])
+        OpenRows(self._desk().folder).open(self._rows, self._run, self.name)
+        party = self._predictor(self._trained, session) if self._trained else self._trainer(terms, session)
+        read_spent((self._trained or self._desk()).folder, party.channel, [self.name])
         self.server, self._released = party, {}
-        log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
         return {}
 
-    def _begin_prediction(self, trained: Desk, rows: Table, session: bytes) -> Facts:
-        table = stand_in(self._plan, self.name)
+    def _trainer(self, terms: dict[str, Any], session: bytes) -> Party:
+        """What serves a training: from the newest state of its run, or afresh."""
+        assert self._tables is not None
+        own = self._desk().of_run(self._run)
+        own.keep_plan(self._plan)
+        write_preparations(own.folder, {self.name: self._tables[0].preparation})
+        seat = seat_of(terms, self._plan, self.name, self.paper.keys.identity, *self._tables)
+        secret, sums = self._desk().secret_of(self._run), self._sums(self._desk())
+        seat = replace(seat, session=session, secret=secret, scope=TRAINING, sums=sums)
+        party = Party(seat, KeptInFolder(own.folder / "states"))
+        party.take_up()
+        log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
+        return party
+
+    def _predictor(self, trained: Desk, session: bytes) -> Party:
+        """What serves a prediction: the model as its training kept it, which is not changed."""
+        assert self._tables is not None
+        rows, table = self._tables[0], stand_in(self._plan, self.name)
         seat = seat_of(self._agreed(), self._plan, self.name, self.paper.keys.identity, table, table)
-        seat = replace(seat, session=session, secret=trained.secret, tables={"predict": rows}, sums=self._sums(trained))
-        self.server = Party(seat, KeptInFolder(trained.folder / "states"))
+        secret, sums = trained.secret_of(self._run), self._sums(trained)
+        seat = replace(seat, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
+        party = Party(seat, KeptInFolder(trained.of_run(self._run).folder / "states"))
+        if not party.keeping.numbers:
+            raise ManifestError(f"'{self.name}' has kept no state of the model that is to predict; train first.")
+        party.take_up()
         log.info("predicts with %d new rows", rows.rows)
+        return party
+
+    def _end(self, facts: Facts) -> Facts:
+        """The job is over, though a letter could not say so: the owner or this side came back only for that."""
+        job = hex_of(facts, "job", 16)
+        due = signed_bytes("end", {"job": job.hex()})
+        verify(self.paper.owner, due, hex_of(facts, "signature", 64), "the owner's end of the job")
+        if self.terms is not None and job_id(self.terms) != job:
+            raise MessageError(f"'{self.name}' was told the end of another job than it takes part in.")
+        desk = self._folders.known(job)
+        if desk.ended is None:
+            desk.end()
         return {}
 
     def _sums(self, desk: Desk) -> SumRules:
         """What the operator allows of blinded sums; a prediction is held to those of its training."""
-        return SumRules(desk.folder / "sums.log", self.paper.allow.changes, self.paper.allow.mix)
+        return SumRules(desk.folder / "sums.log", self.paper.allow.changes, self.paper.allow.mix, self._run)
 
     def _session(self, facts: Facts) -> bytes:
         visit = facts.get("visit")

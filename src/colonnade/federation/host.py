@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from colonnade.federation.absent import Absent
 from colonnade.federation.agreed import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.desk import Desk
+from colonnade.federation.end_of_job import EndOfJob
 from colonnade.federation.hello import check_hello
 from colonnade.federation.lines import REFUSED, Links, TlsLines
 from colonnade.federation.listen import Listener
@@ -36,12 +38,13 @@ from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
 from colonnade.federation.sizes import check_networks
 from colonnade.federation.status import StatusFile
-from colonnade.federation.talk import Facts, hex_of
+from colonnade.federation.talk import Facts, hex_of, hexed
 from colonnade.federation.terms import LIMIT, check_signatures, digest, job_id, keys_in, sign, terms_of
 from colonnade.jobs import plan_of
 from colonnade.ledger import OWNER, Ledger
 from colonnade.plan import Plan, start
 from colonnade.rehearsal import outputs_of, rehearse_tables
+from colonnade.report.summary import read_summary
 from colonnade.run import Run
 from colonnade.runtime.far import Far
 from colonnade.runtime.in_process import Named
@@ -98,6 +101,7 @@ class Host:
             self._check_hello,
             self.incarnation,
         )
+        self.end = EndOfJob(self.desk, self.lines, paper.keys.identity, self.job)
         self._signed: dict[str, dict[str, bytes]] = {"terms": {}, "plan": {}}
         self._shapes: dict[str, Facts] = {}
         self._incarnations: dict[str, bytes] = {}
@@ -197,16 +201,24 @@ class Host:
         train, test = self._tables(self._rows)
         return self._begin(train, self._ledger), test
 
+    def finished(self) -> dict[str, Any] | None:
+        """The summary of a run that came to its end before; whoever has not heard of that is told now."""
+        if not self.end.came:
+            return None
+        with self._stopping():
+            self.end.tell(self.paper.others)
+        self.status.state("finished")
+        return read_summary(self.folder)
+
     def _tell_end(self, run: Run) -> None:
         """Let everybody go; the run is done, so nobody is waited for longer than once."""
         assert isinstance(run.parties, Remote)
-        for party in run.parties.far:
-            for _ in range(2):
-                try:
-                    run.parties.call("end", party)
-                    break
-                except AwayError as error:
-                    log.warning("the end of the job was not heard: %s", error)
+        self.end.tell(run.parties.far, partial(run.parties.call, "end"))
+
+    @property
+    def run_number(self) -> bytes:
+        """What parties know the run by: with another number it begins afresh."""
+        return self.desk.run
 
     def _gather_terms(self) -> None:
         self._signed["terms"] = {self.name: sign(self.paper.keys.identity, "terms", self.terms)}
@@ -224,11 +236,11 @@ class Host:
 
     def _sign_terms(self, party: str) -> None:
         own = self._signed["terms"][self.name].hex()
-        said = self.lines.talk(party, "terms", {"terms": self.terms, "signature": own})
+        said = self.lines.talk(party, "terms", {"terms": self.terms, "signature": own, "run": self.run_number.hex()})
         self._signed["terms"][party] = hex_of(said, "signature", 64)
 
     def _tell_signed(self, party: str) -> str:
-        said = self.lines.talk(party, "signed", {"signatures": _hexed(self._signed["terms"])})
+        said = self.lines.talk(party, "signed", {"signatures": hexed(self._signed["terms"])})
         return str(said["aligned"])
 
     # rows
@@ -331,7 +343,7 @@ class Host:
             "model": [models.describe(one) for one in what.models],
             "optimizer": [optim.describe(one) for one in what.optimizers],
             "outputs": outputs_of(tables, what.settings.task),
-            "test": held_out_in(self._shapes),
+            "test": int(next(iter(self._shapes.values()))["test"]),
             "schema": schema.to_json(),
         }
         return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as the parties will read it
@@ -350,7 +362,7 @@ class Host:
         self._signed["plan"][party] = hex_of(said, "signature", 64)
 
     def _tell_plan(self, party: str) -> None:
-        self._open(party, "begin", {"signatures": _hexed(self._signed["plan"])})
+        self._open(party, "begin", {"signatures": hexed(self._signed["plan"])})
 
     def _enter(self, party: str) -> None:
         """Lead a party in again that came back, through everything that was agreed before it went."""
@@ -358,13 +370,10 @@ class Host:
         proof = self._tell_signed(party)
         if proof != self._proof:
             raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job anew.")
-        self._check_shape(party, *self._counts())
+        known = next(iter(self._shapes.values()))
+        self._check_shape(party, known["rows"], known["test"])
         self._sign_plan(party)
         self._tell_plan(party)
-
-    def _counts(self) -> tuple[int, int]:
-        known = next(iter(self._shapes.values()))
-        return known["rows"], known["test"]
 
     def _open(self, party: str, word: str, facts: Facts) -> None:
         """Let a party begin with letters; they are counted from one again, so each session has its own name."""
@@ -378,12 +387,3 @@ class _Named:
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-
-def held_out_in(shapes: dict[str, Facts]) -> int:
-    """How many rows everybody holds out."""
-    return int(next(iter(shapes.values()))["test"])
-
-
-def _hexed(signatures: dict[str, bytes]) -> dict[str, str]:
-    return {name: signature.hex() for name, signature in signatures.items()}

@@ -1,7 +1,8 @@
 """Predictions over a federation: everybody brings new rows, and only the owner gets the scores.
 
-A prediction is a job of its own with terms of its own, which every party signs and counts among its runs. It is of a
-model that the same sides trained: each has its part of it, and how it prepared its columns, in its own folder.
+A prediction is a job of its own, which every party signs and counts among its runs. Its terms are those of the training
+and the number of the prediction. It is of a model that the same sides trained: each has its part of it, and how it
+prepared its columns, in its own folder; what it spends is counted in the training's privacy budget.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from colonnade.federation.host import Host
 from colonnade.federation.lines import Links
 from colonnade.federation.metrics import Metrics
 from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.score_file import ScoreFile
 from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.folder import make_folder, write_text
-from colonnade.ledger import OWNER
+from colonnade.ledger import OWNER, Ledger
 from colonnade.run import Run
 from colonnade.runtime.far import Far
 from colonnade.runtime.schema import Schema
@@ -58,7 +60,7 @@ class Unfinished:
         return str(known["number"])
 
     def finish(self) -> None:
-        """The next one is another job."""
+        """The next one is another job; say so when the scores are where they belong."""
         self.place.unlink(missing_ok=True)
 
 
@@ -73,10 +75,6 @@ class Prediction(Host):
         metrics: Metrics | None = None,
         listener: Links | None = None,
     ) -> None:
-        if any(one.kind == "noise" for one in paper.job.seals):
-            raise ConfigError(
-                "the run has noise, and what a prediction spends is not kept by parties yet; predict in one process."
-            )
         if not (folder / "checkpoints").is_dir():
             raise ConfigError(f"{folder} holds no trained run; train first, and give its folder.")
         self.run_folder = folder
@@ -86,19 +84,39 @@ class Prediction(Host):
         terms = prediction_terms(paper, number)
         super().__init__(paper, folder / "predictions" / number, metrics, listener, terms=terms, sheet=sheet)
 
+    @property
+    def run_number(self) -> bytes:
+        """The number of the training's run: its model predicts, and no other run's of the same job."""
+        return Desk(self.run_folder).run
+
+    def earlier(self) -> Scores | None:
+        """The scores of a prediction that came to its end before its owner had handed them on."""
+        if not self.end.came:
+            return None
+        with self._stopping():
+            self.end.tell(self.paper.others)
+        return self._finished(ScoreFile.read(self._kept), Ledger())
+
     def score(self) -> Scores:
         """What the model says of the rows that all sides have."""
         with self._stopping():
             run, values = self._with_all(self._scored)
+            order = np.argsort(self._rows)  # as in the owner's file
+            names = run.names or tuple(map(str, range(run.task.outputs)))
+            found = ScoreFile(self._rows[order], values[torch.from_numpy(order)], names, run.task.name)
+            found.write(self._kept)
             self._tell_end(run)
+        return self._finished(found, run.ledger)
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "scores.safetensors"
+
+    def _finished(self, found: ScoreFile, ledger: Ledger) -> Scores:
         self.status.state("finished")
-        self.audit.event("finished", rows=len(values))
+        self.audit.event("finished", rows=len(found.values))
         self.audit.seal(self.paper.keys.identity)
-        self.unfinished.finish()
-        names = run.names or tuple(map(str, range(run.task.outputs)))
-        order = np.argsort(self._rows)  # as in the owner's file
-        ids = self.sheet.ids_at(self._rows[order])
-        return Scores(ids, values[torch.from_numpy(order)], names, run.task.name, ledger=run.ledger)
+        return Scores(self.sheet.ids_at(found.rows), found.values, found.names, found.task, ledger=ledger)
 
     def _scored(self) -> tuple[Run, torch.Tensor]:
         """The run, and what it says of the rows in their common order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from colonnade.errors import MessageError
@@ -53,6 +54,11 @@ def hex_of(facts: Facts, name: str, length: int) -> bytes:
             f"'{name}' came as {str(facts.get(name))!r:.40}; {length} bytes in hexadecimal were expected."
         )
     return raw
+
+
+def hexed(signatures: Mapping[str, bytes]) -> dict[str, str]:
+    """Everybody's signature as it is told."""
+    return {name: signature.hex() for name, signature in signatures.items()}
 
 
 def signatures_in(facts: Facts) -> dict[str, bytes]:

@@ -96,7 +96,10 @@ def newest_round(folder: Path) -> int:
 def _lead(paper: OwnerPaper, folder: Path, listener: FlareListener) -> dict[str, Any]:
     host = Host(paper, folder, listener=listener)
     try:
-        host.gather()
-        return RunView(host.train().summary()).result
+        summary = host.finished()
+        if summary is None:
+            host.gather()
+            summary = host.train().summary()
+        return RunView(summary).result
     finally:
         host.close()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, FolderError, MessageError
 from colonnade.state import Packed
+
+MOST_STATES = 12
+"""At once; an owner needs the last and the best of two checkpoints, the present one and the next."""
+MOST_BYTES = 16 << 30
+"""Of all of them."""
 
 
 class Keeping:
@@ -24,6 +29,7 @@ class Keeping:
 
     def keep(self, state: Packed, needed: Collection[int]) -> int:
         """Keep a state and forget all that nobody needs, if some are said to be needed; its number."""
+        self._check(state, needed)
         number = 1 + max(self.numbers, default=0)
         self.write(number, state)
         self.numbers.append(number)
@@ -32,6 +38,20 @@ class Keeping:
                 self.numbers.remove(old)
                 self.remove(old)
         return number
+
+    def _check(self, state: Packed, needed: Collection[int]) -> None:
+        """Refuse to fill the disk, whatever the owner says that it needs."""
+        if unknown := set(needed) - set(self.numbers):
+            raise MessageError(
+                f"state {min(unknown)} is said to be needed, and {self.numbers[-5:] or 'none'} are kept."
+            )
+        stay = len(set(needed) or self.numbers)
+        size = sum(value.nbytes for value in state.values())
+        if stay + 1 > MOST_STATES or (stay + 1) * size > MOST_BYTES:
+            raise FolderError(
+                f"{stay} states of {size} bytes are kept here and said to be needed, and one more was asked for; at "
+                f"most {MOST_STATES} and {MOST_BYTES >> 30} GB are kept at once: say which ones are needed."
+            )
 
     def get(self, number: int) -> Packed:
         """A state that was kept."""

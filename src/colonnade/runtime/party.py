@@ -28,7 +28,8 @@ from colonnade.runtime.keeping import Keeping
 from colonnade.runtime.letter import Letter
 from colonnade.runtime.loop import LoopSite
 from colonnade.runtime.schema import Schema, kinds_of
-from colonnade.runtime.server import Fields, Handler, Server
+from colonnade.runtime.scope import ANYTHING, Scope
+from colonnade.runtime.server import Fields, Handler, Server, log_failure
 from colonnade.schedule import PREDICT_ROWS, Schedule, SharedSchedule
 from colonnade.seal import Seals
 from colonnade.seal.bits import LARGEST_SCALE
@@ -42,7 +43,6 @@ from colonnade.state import Packed, under
 from colonnade.table import Table
 from colonnade.task import Task
 
-PURPOSES = ("train", "evaluate", "predict", "explain")
 _TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
     "step": (1, _TURN),
@@ -91,6 +91,7 @@ class Seat:
     """The owners by name, each with its share of the rows."""
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
+    scope: Scope = ANYTHING
 
     @property
     def name(self) -> str:
@@ -147,8 +148,9 @@ class Party(Server):
         }
 
     def check_read(self, letter: Letter) -> None:
-        """Refuse a request that says more than anybody reads."""
+        """Refuse a request that says more than anybody reads, or that this session is not for."""
         _check_read(letter)
+        self.seat.scope.check(letter, self.name)
 
     def wants_reply(self, letter: Letter) -> bool:
         """Only steps that reply with nothing do not."""
@@ -222,9 +224,11 @@ class Party(Server):
         except ColonnadeError:
             raise
         except Exception as error:
+            # Its words stay here: they may hold values of our columns.
+            log_failure(step.__name__, error)
             raise TrainingError(
                 f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
-                f"in the batch: {error}"
+                f"in the batch ({type(error).__name__}); its log says why."
             ) from error
 
     def _message(self, kind: Any, letter: Letter, turn: Turn) -> Any:
@@ -242,6 +246,10 @@ class Party(Server):
 
     def _step_of(self, letter: Letter) -> Callable[..., Any]:
         if letter.step in self._steps:
+            if letter.purpose != "train" and not self.seat.schema.may_ask(letter.step):
+                raise MessageError(
+                    f"step '{letter.step}' came to '{self.name}' to {letter.purpose}, and belongs to training alone."
+                )
             return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
         if letter.step in self.seat.method.owner_steps():
             served = ", ".join(self._steps) or "none"
@@ -277,8 +285,6 @@ class Party(Server):
     def _rows(self, letter: Letter, owner: int | None) -> Tensor:
         if letter.table not in self.site.tables:
             raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
-        if letter.purpose not in PURPOSES:
-            raise unknown(f"purpose at '{self.name}'", letter.purpose, PURPOSES)
         if letter.purpose == "train":
             if letter.table != "train" or letter.round >= self.seat.settings.rounds:
                 raise MessageError(

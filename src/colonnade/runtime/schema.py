@@ -20,6 +20,9 @@ ROWS = -1
 ANY = -2
 """A dimension that a rehearsal could not explain."""
 
+ASKED = "/asked"
+"""In place of a party and a way: steps that are asked to evaluate, predict or explain. No party's name is empty."""
+
 Form = dict[str, tuple[str, tuple[int, ...]]]
 """Fields by name: the kind of numbers, and the shape with ROWS in it."""
 
@@ -68,6 +71,14 @@ class Schema:
                     f"'{name}' came {where} with shape {tuple(value.shape)} of {_kind(value)}, and {due} of {kind} "
                     "was expected; does that party have the same rows and the same settings?"
                 )
+
+    def note_asked(self, step: str) -> None:
+        """Learn that a step is asked outside of training."""
+        self.forms[f"{ASKED}/{step}"] = {}
+
+    def may_ask(self, step: str) -> bool:
+        """Whether a step is asked outside of training; any, if no rehearsal showed which."""
+        return f"{ASKED}/{step}" in self.forms or not any(key.startswith(f"{ASKED}/") for key in self.forms)
 
     def is_summed(self, party: str, step: str) -> bool:
         """Whether a step's replies are wanted as a sum."""

@@ -5,6 +5,8 @@ A request that comes twice is answered from the last reply, and any other sequen
 
 from __future__ import annotations
 
+import logging
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +19,7 @@ from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.seal.relay import heard, spoken
 
+log = logging.getLogger(__name__)
 Fields = dict[str, Tensor]
 LONGEST_REFUSAL = 2000  # bytes of its sentence
 Handler = Callable[[Letter], Fields | None]
@@ -49,19 +52,20 @@ class Server(ABC):
             before = self._before(letter)
             for number, one in enumerate([*before, letter], 1 + (self._last[0] if self._last else 0)):
                 self._check(one, number)
-        except ColonnadeError as error:
+        except Exception as error:
             return self._refused(letter, error)  # it is no letter of this session, so it counts as none
         try:
             for one in before:
                 self._served(one)
             reply = write_letter(self._served(letter))
-        except ColonnadeError as error:
+        except Exception as error:
             reply = self._refused(letter, error)
         self._last = letter.sequence, request, reply
         return reply
 
-    def _refused(self, letter: Letter, error: ColonnadeError) -> bytes:
-        return write_letter(letter.reply("refusal", self.name, refusal(error, self.name)))
+    def _refused(self, letter: Letter, error: Exception) -> bytes:
+        told = error if isinstance(error, ColonnadeError) else unexpected(error, letter.kind)
+        return write_letter(letter.reply("refusal", self.name, refusal(told, self.name)))
 
     def _before(self, letter: Letter) -> list[Letter]:
         """The letter that came in front of this one, if there is one and it may."""
@@ -123,6 +127,22 @@ class Server(ABC):
                 f"fields {tuple(fields)} came to '{self.name}' in step '{letter.step}'; {kind._fields} were expected."
             )
         return kind(**fields)
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Say in this side's own log what failed and where, on one line: the error's words may be the owner's choice."""
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({at[0].filename}:{at[0].lineno})" if at else ""
+    log.warning("'%s' failed: %s: %s%s", printable(what, 40), type(error).__name__, printable(error, 200), where)
+
+
+def unexpected(error: Exception, what: str) -> ColonnadeError:
+    """What the owner hears of an error that nobody foresaw: its words stay here, since they may hold our values."""
+    log_failure(what, error)
+    return MessageError(
+        f"'{printable(what, 40)}' lacks something, or holds what does not belong there ({type(error).__name__}); do "
+        "both sides run the same version?"
+    )
 
 
 def refusal(error: ColonnadeError, who: str) -> bytes:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import MessageError, printable
-from colonnade.runtime.party import PURPOSES
+from colonnade.runtime.scope import PURPOSES
 from colonnade.seal.accountant import Budget, epsilon
 
 Fields = Mapping[str, Tensor]

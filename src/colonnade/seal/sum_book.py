@@ -41,6 +41,8 @@ class SumRules:
     but never within a round."""
     mix: int = 1
     """How many parties a sum must have beside this one."""
+    run: int = 1
+    """Which run of the job it is: another one has other weights, so its sums are others, over the same sets."""
 
 
 class _Place(NamedTuple):
@@ -65,7 +67,8 @@ another message, scale or state; a sum comes again as it was or not at all.
     """
 
     def __init__(self, party: str, job: bytes, rules: SumRules | None = None) -> None:
-        self.party, self.job, self.rules = party, job, rules or SumRules()
+        self.party, self.rules = party, rules or SumRules()
+        self.job = job + bytes(self.rules.run - 1)  # told from the run before by its length
         self._lent: dict[bytes, bytes] = {}
         self._sets: dict[bytes, tuple[str, ...]] = {}
         self._people: dict[int, _Place] = {}

@@ -1,0 +1,75 @@
+"""Where a party keeps its jobs: each in a folder of its own below the party's, predictions below their training's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import ManifestError, MessageError
+from colonnade.federation.counts import Runs
+from colonnade.federation.desk import ENDED, Desk
+from colonnade.federation.terms import digest, first_difference, job_id
+
+_OWN = ("predict", "learns")  # what the terms of a prediction have beside its training's, or in other words
+
+
+@dataclass(frozen=True)
+class JobFolders:
+    """The folders of a party with this name; ``folder`` holds all of them."""
+
+    folder: Path
+    name: str
+
+    def of(self, terms: Mapping[str, Any]) -> Path:
+        """The folder of a job, which need not be there yet; one whose end was told is refused."""
+        job = job_id(terms).hex()
+        if "predict" in terms:
+            place = self._training(terms["job"], _digest_in(terms)) / "predictions" / job[:8]
+        else:
+            place = self._training(terms["job"], job)
+        if (place / ENDED).exists():
+            what = "prediction" if "predict" in terms else "job"
+            raise ManifestError(f"the {what} is at its end, and '{self.name}' serves it no more; begin another one.")
+        return place
+
+    def trained(self, terms: Mapping[str, Any], run: bytes) -> tuple[Desk, int]:
+        """The folder of the training whose model is to predict, and which of its runs; under the same terms only."""
+        of = _digest_in(terms)
+        place = self._training(terms["job"], of)
+        number = Runs(self.folder).number(of[:32], run)
+        known = Desk(place).terms() if place.is_dir() else None
+        if number is None or known is None or digest(known).hex() != of:
+            raise ManifestError(f"'{self.name}' did not train the model that is to predict, or in another folder.")
+        found = first_difference(_without(known), _without(terms), sides=("in the training", "in the prediction"))
+        if found:
+            raise ManifestError(f"a prediction has the terms of its training, and these differ in {found}; undo that.")
+        return Desk(place), number
+
+    def known(self, job: bytes) -> Desk:
+        """The folder of a job that this party has signed."""
+        short = job.hex()[:8]
+        for place in (*self.folder.glob(f"*-{short}"), *self.folder.glob(f"*-*/predictions/{short}")):
+            terms = Desk(place).terms()
+            if terms is not None and job_id(terms) == job:
+                return Desk(place)
+        raise MessageError(f"'{self.name}' was told the end of a job that it has not signed.")
+
+    def _training(self, name: str, job: str) -> Path:
+        """The owner chose the job's name, so it must not choose the folder."""
+        return self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}-{job[:8]}"
+
+
+def _digest_in(terms: Mapping[str, Any]) -> str:
+    """Which terms a prediction says that its training had."""
+    section = terms["predict"]
+    of = section.get("of") if isinstance(section, Mapping) else None
+    if not isinstance(of, str) or not re.fullmatch(r"[0-9a-f]{64}", of):
+        raise MessageError(f"the terms have predict.of {str(of)[:20]!r}; the digest of the training's was expected.")
+    return of
+
+
+def _without(terms: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in terms.items() if key not in _OWN}
