@@ -84,9 +84,10 @@ class VFedMH(Method):
     def decide(self, mine: Mine, turn: Turn, mean: Mean) -> Logits:
         """R_k = decision_k(E), with this party's own part of E still tied to its embedding net."""
         own = mean.share * mine.scratch.pop("output")
-        mine.scratch["others"] = others = (mean.h - own).detach()
+        mine.scratch["others"] = (mean.h - own).detach()
         mine.scratch["share"] = mean.share
-        mine.scratch["o"] = o = mine.decision(others + own)
+        # Exactly E: the rounding of (E - own) + own would show the party's own part to an owner that chooses E.
+        mine.scratch["o"] = o = mine.decision(mean.h + (own - own.detach()))
         return Logits(o)
 
     @party_step
