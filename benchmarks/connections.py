@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -47,14 +46,9 @@ class Measured:
                 self.memory = int(text.partition("VmHWM:")[2].split()[0]) / 1024
 
 
-def train(folder: Path, kinds: dict[str, int], files: int, keys: Path | None) -> tuple[Trial, float, Measured, int]:
-    """A job, with a crowd at its port if there is one; the trial, its seconds, the measures, how often some came again.
-
-    ``keys`` is the folder of another trial whose secrets it has, so that both must come to the same.
-    """
+def train(folder: Path, kinds: dict[str, int], files: int) -> tuple[Trial, float, Measured, int]:
+    """A job, with a crowd at its port: the trial, its seconds, the measures, how often some came again."""
     trial = Trial(folder, rounds=ROUNDS)
-    if keys is not None:
-        share_secrets(keys, folder)
     again, began = 0, time.monotonic()
     with trial:
         trial.left = {name: [] for name in (OWNER, *PARTIES)}
@@ -70,14 +64,6 @@ def train(folder: Path, kinds: dict[str, int], files: int, keys: Path | None) ->
                 again += crowd.come_again()
         crowd.go()
     return trial, time.monotonic() - began, measured, again
-
-
-def share_secrets(source: Path, folder: Path) -> None:
-    """Give a trial the keys and secrets of another one, before it starts."""
-    for name in (OWNER, *PARTIES):
-        for one in (source / name).iterdir():
-            if one.suffix in (".pem", ".key", ".pub", ".csv"):
-                shutil.copy(one, folder / name / one.name)
 
 
 def is_open(port: int) -> bool:
@@ -98,8 +84,8 @@ def main() -> None:
     kinds = {kind: getattr(options, kind) for kind in ("idle", "half", "dripping")}
     rows = []
     with TemporaryDirectory() as place:
-        alone, seconds, before, _ = train(Path(place, "alone"), {}, options.files, None)
-        crowded, longer, after, again = train(Path(place, "crowded"), kinds, options.files, Path(place, "alone"))
+        alone, seconds, before, _ = train(Path(place, "alone"), {}, options.files)
+        crowded, longer, after, again = train(Path(place, "crowded"), kinds, options.files)
         same = crowded.code(OWNER) == 0 and crowded.result() == alone.result()
         for what, took, found in (("nobody else", seconds, before), (f"{kinds}, come again {again}", longer, after)):
             rows.append([what, f"{took:.1f}", f"{found.memory:.0f}", found.files])

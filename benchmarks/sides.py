@@ -31,6 +31,7 @@ from colonnade import checkpoint
 from colonnade.federation.keys import make_keys
 
 OWNER, PARTIES = "owner", ("shop", "clinic")
+FOUR = (*PARTIES, "mill", "insurer")
 HOST = "127.0.0.1"
 AGAIN = b"a letter came again\n"  # said on purpose, to be counted
 KILLED = -signal.SIGKILL
@@ -53,12 +54,7 @@ name = "bank"
 files = "rows.csv"
 id = "id"
 label = "churn"
-[[party]]
-name = "shop"
-key = "../shop/identity.pub"
-[[party]]
-name = "clinic"
-key = "../clinic/identity.pub"
+{parties}
 [train]
 method = "{method}"
 rounds = {rounds}
@@ -78,6 +74,13 @@ key = "../owner/identity.pub"
 [allow]
 patience = {patience}
 alignments = 1000
+[peers]
+{peers}
+"""
+_OTHER = """
+[[party]]
+name = "{name}"
+key = "../{name}/identity.pub"
 """
 
 
@@ -130,23 +133,25 @@ class Trial:
         listen: str = "",
         addresses: Mapping[str, str] | None = None,
         hosts: Sequence[str] = (HOST,),
+        parties: Sequence[str] = PARTIES,
     ) -> None:
-        self.folder, self.deadline = folder, deadline
+        self.folder, self.deadline, self.parties = folder, deadline, tuple(parties)
         self.port = free_port()
         self.listen = listen or f"{HOST}:{self.port}"
-        make_keys(folder, hosts, PARTIES)
-        write_rows(folder)
+        make_keys(folder, hosts, self.parties)
+        write_rows(folder, parties=self.parties)
         (folder / OWNER / "job.toml").write_text(
             _JOB.format(
                 listen=self.listen,
                 deadline=deadline,
+                parties="".join(_OTHER.format(name=name) for name in self.parties),
                 method=method,
                 rounds=rounds,
                 evaluate_every=evaluate_every,
                 train=train,
             )
         )
-        for name in PARTIES:
+        for name in self.parties:
             address = (addresses or {}).get(name, f"{HOST}:{self.port}")
             self.dial(name, address, patience)
         self.sides: dict[str, Side] = {}
@@ -157,7 +162,9 @@ class Trial:
 
     def dial(self, name: str, address: str, patience: int = 30) -> None:
         """Let a party dial another address, from its next start on."""
-        (self.folder / name / "party.toml").write_text(_PARTY.format(name=name, address=address, patience=patience))
+        peers = "".join(f'{one} = "../{one}/identity.pub"\n' for one in self.parties if one != name)
+        text = _PARTY.format(name=name, address=address, patience=patience, peers=peers)
+        (self.folder / name / "party.toml").write_text(text)
 
     def run_folder(self, name: str) -> Path:
         """Where a side keeps what it has."""
@@ -218,8 +225,8 @@ class Trial:
 
     def begin(self, plan: Mapping[str, Sequence[Knobs]] | None = None) -> None:
         """Start all sides; each one's next process gets its next knobs."""
-        self.left = {name: list((plan or {}).get(name, ())) for name in (OWNER, *PARTIES)}
-        for name in (*PARTIES, OWNER):  # the owner last: its deadline begins when it listens
+        self.left = {name: list((plan or {}).get(name, ())) for name in (OWNER, *self.parties)}
+        for name in (*self.parties, OWNER):  # the owner last: its deadline begins when it listens
             self.start_next(name)
 
     def start_next(self, name: str) -> None:
@@ -267,7 +274,7 @@ class Trial:
             kept = state.pop("kept", None)
             found[side] = _digest({name: value.numpy().tobytes().hex() for name, value in sorted(state.items())})
             if kept is not None:
-                found[f"{side} itself"] = self._kept(PARTIES[int(side[-3:]) - 1], int(kept))
+                found[f"{side} itself"] = self._kept(self.parties[int(side[-3:]) - 1], int(kept))
         return found
 
     def _kept(self, party: str, number: int) -> str:
@@ -290,12 +297,12 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def write_rows(folder: Path, count: int = 300) -> None:
+def write_rows(folder: Path, count: int = 300, parties: Sequence[str] = PARTIES) -> None:
     """Every side's rows, most ids of which the others have too."""
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(count, 9))
-    labels = (values @ rng.normal(size=9) > 0).astype(int)
-    for k, side in enumerate((OWNER, *PARTIES)):
+    rng, columns = np.random.default_rng(0), 3 * (len(parties) + 1)
+    values = rng.normal(size=(count, columns))
+    labels = (values @ rng.normal(size=columns) > 0).astype(int)
+    for k, side in enumerate((OWNER, *parties)):
         with (folder / side / "rows.csv").open("w", newline="") as file:
             out = csv.writer(file)
             out.writerow(["id", "a", "b", "c"] + ["churn"] * (side == OWNER))
