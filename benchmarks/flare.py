@@ -63,9 +63,10 @@ def write_parties(folder: Path, columns: Any, labels: Any, *, runs: int = 9) -> 
         if label:
             write_table(folder / name / "labels.csv", rows, label)
     for name in SITES:
+        known = "".join(f'{peer} = "../{peer}/identity.pub"\n' for peer in SITES if peer != name)
         (folder / name / "party.toml").write_text(
             f'[party]\nname = "{name}"\nfiles = "rows.csv"\nid = "id"\n'
-            f'[owner]\nkey = "../owner/identity.pub"\n[allow]\nruns = {runs}\n'
+            f'[owner]\nkey = "../owner/identity.pub"\n[allow]\nruns = {runs}\nlayers = 0\n[peers]\n{known}'
         )
 
 

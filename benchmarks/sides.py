@@ -74,6 +74,7 @@ key = "../owner/identity.pub"
 [allow]
 patience = {patience}
 alignments = 1000
+layers = 0
 [peers]
 {peers}
 """

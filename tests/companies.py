@@ -51,10 +51,12 @@ class Companies:
             f"[[party]]\n{text}{others}[align]\nmode = 'plain'\n"
         )
         for one in OTHERS:
+            known = "".join(f'{peer} = "../{peer}/identity.pub"\n' for peer in OTHERS if peer != one)
             (folder / one / "party.toml").write_text(
                 f'[party]\nname = "{one}"\nfiles = "{one}.csv"\nid = "id"\n'
                 f'[owner]\naddress = "localhost:{self.port}"\nkey = "../bank/identity.pub"\n'
-                f'[allow]\nruns = 1000\nalign = ["plain"]\npatience = {deadline}\n'
+                f'[allow]\nruns = 1000\nalign = ["plain"]\npatience = {deadline}\nlayers = 0\n'
+                f"[peers]\n{known}"
             )
 
     def _tables(self) -> None:

@@ -125,9 +125,15 @@ class Sides:
         self.guests: dict[str, Guest] = {}
         self.write_parties()
 
-    def write_parties(self, allow: str = "", more: str = "", address: str = "127.0.0.1:1") -> None:
+    def write_parties(
+        self, allow: str = "", more: str = "", address: str = "127.0.0.1:1", peers: str | None = None
+    ) -> None:
+        """Everybody's paper; each knows the other's key unless ``peers`` says otherwise."""
         for name in PARTIES:
-            paper = PARTY.format(name=name, allow=allow, more=more, address=address)
+            (other,) = set(PARTIES) - {name}
+            known = f'{other} = "../{other}/identity.pub"' if peers is None else peers
+            more_of_it = f"{more}\n[peers]\n{known}"
+            paper = PARTY.format(name=name, allow=allow, more=more_of_it, address=address)
             (self.folder / name / "party.toml").write_text(paper)
 
     def owner_paper(

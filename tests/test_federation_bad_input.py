@@ -42,7 +42,7 @@ from colonnade.federation.papers import read_owner_paper, read_party_paper
 from colonnade.federation.party import Attendance
 from colonnade.federation.status import Status
 from colonnade.federation.talk import answered, say
-from colonnade.federation.terms import digest, labels_of, sign, terms_of
+from colonnade.federation.terms import labels_of, sign, terms_of
 from colonnade.runtime.letter import Letter
 from colonnade.runtime.party import Party
 from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
@@ -235,7 +235,7 @@ def test_a_budget_that_is_none(sides: Sides, line: str) -> None:
 
 
 def test_a_peer_whose_key_is_no_text(sides: Sides) -> None:
-    sides.write_parties(more="[peers]\nmill = 3")
+    sides.write_parties(peers="mill = 3")
     path = sides.folder / "shop" / "party.toml"
     assert "mill = 3 in [peers] is no key" in sentence(ConfigError, lambda: read_party_paper(path))
 
@@ -375,26 +375,43 @@ def test_terms_that_the_owner_did_not_sign(sides: Sides) -> None:
 
 
 def test_another_key_of_a_peer_than_the_party_knows(sides: Sides) -> None:
-    sides.write_parties(more='[peers]\nmill = "../bank/identity.pub"')
+    sides.write_parties(peers='mill = "../bank/identity.pub"')
     talk = Talk(sides)
     assert "another key of 'mill' than 'shop' knows" in talk.refused(talk.terms)
     sides.restart()
-    sides.write_parties(more='[peers]\nfarm = "../bank/identity.pub"')
+    sides.write_parties(peers='farm = "../bank/identity.pub"')
     talk = Talk(sides)
     assert "the terms have no party 'farm', which [peers] of 'shop' names" in talk.refused(talk.terms)
 
 
 def test_a_blinded_sum_needs_a_peer_that_is_known(sides: Sides) -> None:
-    sides.write_parties('needs = ["blind"]')
+    sides.write_parties('needs = ["blind"]', peers="")
     said = sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
     assert "[peers] names nobody" in said
 
 
-def test_the_owner_cannot_choose_a_party_s_folder(sides: Sides) -> None:
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        ({"method": "fdml", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}, "the seal 'blind'"),
+        ({"align": "minimum = 10"}, "align.minimum 10"),
+    ],
+)
+def test_what_rests_on_the_others_needs_their_keys(sides: Sides, job: dict[str, str], why: str) -> None:
+    sides.write_parties("mix = 1", peers="")
+    talk = Talk(sides, **job)
+    said = talk.refused(talk.terms)
+    assert why in said and "'shop' knows no key of 'mill'" in said and 'mill = "its.pub" in [peers]' in said
+    sides.restart()
+    sides.write_parties("mix = 1")
+    talk = Talk(sides, **job)
+    assert talk.sign(talk.terms)
+
+
+@pytest.mark.parametrize("name", ["../../../outside/", "..", "a/b", "a\x1b[2J", "x" * 101, ""])
+def test_the_owner_cannot_choose_a_party_s_folder(sides: Sides, name: str) -> None:
     talk = Talk(sides)
-    talk.sign(changed(talk.terms, job="../../../outside/"))
-    (folder,) = (one for one in (sides.folder / "run-shop").iterdir() if one.is_dir())
-    assert folder.name == f"_________outside_-{digest(changed(talk.terms, job='../../../outside/')).hex()[:8]}"
+    assert "the terms came with job" in talk.refused(changed(talk.terms, job=name), MessageError)
 
 
 def test_a_changed_field_stops_the_start_with_the_field_named(sides: Sides) -> None:
@@ -484,11 +501,12 @@ PLANS: list[tuple[dict[str, Callable[[Any], Any]], str]] = [
     ({"schema": lambda _: {}}, "schema"),
     ({"tables": lambda t: t[:2]}, "not of the parties bank, shop, mill"),
     ({"tables": lambda t: [[name, rows + 1, shape] for name, rows, shape in t]}, "which has [32, [3]]"),
-    ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], [10**9]]]}, "[1000000000] of 'mill'"),
+    ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], [10**9]]]}, "the plan came with tables.2.2.0 1000000000"),
     ({"tables": lambda t: [t[0], t[1], [t[2][0], t[2][1], []]]}, "rows of [] of 'mill'"),  # as if it were an owner
-    ({"outputs": lambda _: 10**9}, "1000000000 outputs"),
+    ({"outputs": lambda _: 10**9}, "the plan came with outputs 1000000000"),
+    ({"outputs": lambda _: 1001}, "the plan has 1001 outputs, and 'shop' allows 1000"),
     ({"terms": lambda _: "00" * 32}, "a plan of other terms"),
-    ({"settings": lambda _: None}, "'plan' lacks something"),
+    ({"settings": lambda _: None}, "the plan came with settings None"),
 ]
 
 

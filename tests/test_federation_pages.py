@@ -37,7 +37,7 @@ def test_every_key_is_explained_and_no_other(heading: str) -> None:
 
 def test_defaults_are_the_true_ones() -> None:
     told, true = table_after("`[allow]`:"), papers.AllowSection()
-    for name in ("delta", "alignments", "runs", "patience"):
+    for name in ("delta", "alignments", "runs", "patience", "outputs"):
         assert float(told[name].strip("`")) == getattr(true, name)
     assert told["align"] == '`["psi"]`' and true.align == ["psi"] and true.needs == []
     how = papers.FederationSection()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import colonnade as cn
+import test_contract
 from colonnade.federation.desk import Desk
+from colonnade.federation.small import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
+from colonnade.plan import outline_of, plan
+from colonnade.rehearsal import rehearse_tables
 from near import Sides, make_sides
 
 pytest.importorskip("grpc")
@@ -31,6 +37,21 @@ def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
     found.restart()
 
 
+@pytest.mark.parametrize("case", test_contract.ONE_OWNER, ids=str)
+def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_contract.Case) -> None:
+    """Its rehearsal knows no networks and no wide widths, and comes to what the owner's comes to."""
+    wide = {"embedding": 300} | ({"hidden": 500} if hasattr(case.method, "hidden") else {})
+    for method in (case.method, replace(case.method, **wide)):
+        tables = test_contract.tables_of(case)
+        what = plan(tables, method, rounds=3, batch=16, runtime="loop", **case.options)
+        models, optimizers = what.models, what.optimizers
+        due = rehearse_tables(tables, what.method, what.settings, models, optimizers).to_json()
+        outline = {**outline_of(tables), "outputs": test_contract.CLASSES}
+        found = rehearse_small(outline, what.method, what.settings, optimizers)
+        owner = tables[0].name
+        assert found == json.loads(json.dumps(without_owner(due, owner)))
+
+
 @pytest.mark.parametrize("method", cn.methods())
 def test_the_terms_of_every_method_are_the_same_after_a_restart(sides: Sides, method: str, tmp_path: Path) -> None:
     for more in ("", '[model]\nkind = "mlp"\nhidden = [7, 5]\n[[seal]]\nkind = "bits"'):
@@ -41,6 +62,7 @@ def test_the_terms_of_every_method_are_the_same_after_a_restart(sides: Sides, me
 
 
 def test_a_job_of_apfed_goes_on_after_a_restart(sides: Sides) -> None:
+    sides.write_parties("layers = 0")
     job = {"method": "apfed", "federation": ACCEPTED}
     host = sides.host(**job)
     host.gather()

@@ -225,7 +225,7 @@ def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
         raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
     if list[str] in members and isinstance(value, list) and not all(isinstance(v, str) for v in value):
         raise ConfigError(f"{key} = {value!r:.80} in [{section}] must hold texts only.")
-    least, most = (0, LARGEST_SEED) if key == "seed" else (1, MOST)
+    least, most = (0, LARGEST_SEED) if key == "seed" else (int(key != "layers"), MOST)
     if isinstance(value, int) and int in kinds and not least <= value <= most:
         bound = f"at least {least}" if value < least else f"at most {most}"
         raise ConfigError(f"{key} = {value!r:.60} in [{section}] is out of range; give {bound}.")

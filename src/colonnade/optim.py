@@ -58,7 +58,7 @@ class Adagrad:
         return torch.optim.Adagrad(parameters, lr=self.lr, weight_decay=self.decay)
 
 
-_KINDS: dict[str, Any] = {"sgd": SGD, "adam": Adam, "adagrad": Adagrad}
+KINDS: dict[str, Any] = {"sgd": SGD, "adam": Adam, "adagrad": Adagrad}
 
 
 def make_optimizer(kind: str, **options: Any) -> OptimizerBuilder:
@@ -67,9 +67,9 @@ def make_optimizer(kind: str, **options: Any) -> OptimizerBuilder:
     >>> make_optimizer("sgd", lr=0.3)
     SGD(lr=0.3, momentum=0.9, decay=0.0)
     """
-    return make_builder("optimizer", _KINDS, kind, options)  # type: ignore[no-any-return]
+    return make_builder("optimizer", KINDS, kind, options)  # type: ignore[no-any-return]
 
 
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
-    return describe_builder(_KINDS, builder)
+    return describe_builder(KINDS, builder)

@@ -19,6 +19,7 @@ def stand_ins(description: dict[str, Any]) -> list[Table]:
         raise CheckpointError("the run was saved by an older version; pass its tables to resume again.")
     task, outputs, classes = description["settings"]["task"], description["outputs"], tuple(description["names"])
     owners, tables, owned = owners_in(description), [], 0
+    numbers = np.arange(max(rows for _, rows, _ in description["tables"]))  # one for all: there may be many tables
     for k, (name, rows, shape) in enumerate(description["tables"]):
         nothing = torch.zeros(1, dtype=torch.uint8).expand(rows, *shape) if shape else None
         if k < owners:
@@ -26,7 +27,7 @@ def stand_ins(description: dict[str, Any]) -> list[Table]:
             tables.append(Table(np.arange(owned, owned + rows), nothing, labels, name, classes=classes))
             owned += rows  # the next owner has the rows after these
         else:
-            tables.append(Table(np.arange(rows), nothing, name=name))
+            tables.append(Table(numbers[:rows], nothing, name=name))
     return tables
 
 

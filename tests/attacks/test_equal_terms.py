@@ -32,6 +32,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     """What is drawn at all sides before the first round of a job in folders of its own, and its owner."""
     shutil.copytree(papers, place)
     sides = Sides(place)
+    sides.write_parties("layers = 0")  # for apfed, whose messages are linear in the columns
     host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
     host.gather()
     run, _ = host._with_all(host._ready)

@@ -7,14 +7,16 @@ messages of the plan are worked out of terms, rows and shapes.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from colonnade import models, optim, seal
-from colonnade.errors import ManifestError, MessageError
+from colonnade.errors import ManifestError, MessageError, printable
+from colonnade.federation.forms import check_plan_form, check_terms_form
+from colonnade.federation.networks import check_kind, check_network, sketch
 from colonnade.federation.papers import AllowSection
+from colonnade.federation.small import rehearse_small, without_owner
 from colonnade.federation.terms import (
     PROTOCOL,
     digest,
@@ -25,14 +27,9 @@ from colonnade.federation.terms import (
     method_in,
 )
 from colonnade.plan import Plan, plan
-from colonnade.rehearsal import rehearse
 from colonnade.stand_in import stand_ins
 from colonnade.table import Table
 from colonnade.version import __version__
-
-_KINDS = {"job": str, "owner": str, "parties": list, "method": dict, "train": dict, "seals": list, "align": dict}
-_KINDS |= {"prepare": dict, "limits": dict}
-MOST = 10**7  # numbers in a row, rows of a table, or outputs: more is not believed
 
 
 def check_allowed(
@@ -40,9 +37,7 @@ def check_allowed(
 ) -> None:
     """Refuse terms that this party's operator did not allow; each refusal names the field."""
     _check_version(terms)
-    for field, due in _KINDS.items():
-        if not isinstance(terms.get(field), due):
-            raise MessageError(f"the terms have {field} {str(terms.get(field))[:40]!r}; they are not whole.")
+    check_terms_form(terms)
     _check_sides(terms, name, {str(terms["owner"]): owner, **keys})
     kinds = [one["kind"] for one in terms["seals"]]
     method, train, how = terms["method"]["name"], terms["train"], terms["align"]
@@ -68,13 +63,15 @@ def check_allowed(
     if "blind" in kinds and others < allow.mix:
         raise _not_allowed("parties", f"{others} beside us in a blinded sum", f"at least {allow.mix} (mix)", name)
     _check_words(terms, kinds)
+    _check_peers(terms, name, allow, keys)
 
 
 def _check_version(terms: Mapping[str, Any]) -> None:
     for field, ours in (("protocol", PROTOCOL), ("colonnade", __version__)):
         if terms.get(field) != ours:
             raise ManifestError(
-                f"the terms have {field} {terms.get(field)!r} and this side {ours!r}; install the same version."
+                f"the terms have {field} {printable(terms.get(field), 40)!r} and this side {ours!r}; install the same "
+                "version."
             )
 
 
@@ -94,6 +91,24 @@ def _check_sides(terms: Mapping[str, Any], name: str, keys: Mapping[str, bytes])
             raise ManifestError(f"the terms have no party '{side}', which [peers] of '{name}' names; ask the owner.")
         if told[side] != key:
             raise ManifestError(f"the terms have another key of '{side}' than '{name}' knows; ask '{side}' for it.")
+
+
+def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys: Mapping[str, bytes]) -> None:
+    """Refuse what rests on others being there, unless their keys are known: an owner can invent parties."""
+    told = [one["name"] for one in terms["parties"][1:] if one["name"] not in keys]
+    least = max(terms["align"].get("minimum") or 1, allow.minimum or 1)
+    if not told:
+        return
+    if any(one["kind"] == "blind" for one in terms["seals"]):
+        why = "the seal 'blind', and an owner that invents a party can take its part out of every sum"
+    elif least > 1 and len(terms["parties"]) > 2:
+        why = f"align.minimum {least}, and an owner that invents a party can compare ids without heeding it"
+    else:
+        return
+    raise ManifestError(
+        f"the terms have {why}; '{name}' knows no key of {', '.join(map(repr, told))[:200]}: write "
+        f'{told[0]:.40} = "its.pub" in [peers].'
+    )
 
 
 def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:
@@ -124,44 +139,58 @@ def _not_allowed(field: str, came: Any, allowed: Any, name: str) -> ManifestErro
 
 def check_plan(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own: Table, allow: AllowSection) -> None:
     """Refuse a plan that is not what this party works out of the terms, or more than its operator allows."""
+    check_plan_form(came)
+    _check_sizes(came, terms, name, own, allow)
+    what, member = _planned(terms, came, name, own), _member(came, name)
+    check_kind(came["model"][member], _kind(what.models[member], own), name, allow)
+    made = sketch(what.method, what.models[member], what.optimizers[member], own, member, came["outputs"])
+    due = _worked_out(came, terms, what)
+    found = first_difference(due, {**came, "schema": without_owner(came["schema"], terms["owner"])})
+    if found:
+        raise ManifestError(f"the plan does not follow from the terms that were signed, in {found}; do not go on.")
+    check_network(made, came, own, allow)
+
+
+def _check_sizes(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own: Table, allow: AllowSection) -> None:
+    """What is claimed, before anything is made of it."""
     listed = [one["name"] for one in terms["parties"]]
     if [one[0] for one in came["tables"]] != listed:
-        raise ManifestError(f"the plan is not of the parties {', '.join(listed)} in this order; align again.")
+        raise ManifestError(f"the plan is not of the parties {', '.join(listed)[:200]} in this order; align again.")
     mine = [name, own.rows, list(own.shape)]
     said = came["tables"][listed.index(name)]
     if said != mine:
         raise ManifestError(f"the plan says {said[1:]} of the rows of '{name}', which has {mine[1:]}; align again.")
     for one, rows, shape in came["tables"]:
-        if rows != own.rows or not 0 <= math.prod(shape) <= MOST or not (shape or one == listed[0]):
+        if rows != own.rows or not (shape or one == listed[0]):
             raise ManifestError(f"the plan says {rows} rows of {shape} of '{one}', and '{name}' has {own.rows}.")
-    if not 1 <= came["outputs"] <= MOST:
-        raise ManifestError(f"the plan has {came['outputs']} outputs; from 1 to {MOST} were expected.")
-    found = first_difference(_worked_out(came, terms, name, own), dict(came))
-    if found:
-        raise ManifestError(f"the plan does not follow from the terms that were signed, in {found}; do not go on.")
-    if allow.rows is not None and own.rows > allow.rows:
-        raise ManifestError(
-            f"the plan has {own.rows} rows, and '{name}' allows {allow.rows}; change the job or [allow]."
-        )
+    with_columns = sum(bool(shape) for _, _, shape in came["tables"])
+    for field in ("model", "optimizer"):
+        if len(came[field]) != with_columns:
+            raise ManifestError(f"the plan has {len(came[field])} entries in {field} for {with_columns} parties.")
     rounds = came["settings"]["rounds"]
-    if allow.rounds is not None and rounds > allow.rounds:
-        raise ManifestError(
-            f"the plan has {rounds} rounds, and '{name}' allows {allow.rounds}; change the job or [allow]."
-        )
+    for what, many, most in (
+        ("outputs", came["outputs"], allow.outputs),
+        ("rows", own.rows, allow.rows),
+        ("rounds", rounds, allow.rounds),
+    ):
+        if most is not None and many > most:
+            raise ManifestError(
+                f"the plan has {many} {what}, and '{name}' allows {most}; change the job or {what} in [allow]."
+            )
 
 
-def _worked_out(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own: Table) -> dict[str, Any]:
+def _member(came: Mapping[str, Any], name: str) -> int:
+    return [one[0] for one in came["tables"] if one[2]].index(name)
+
+
+def _kind(model: Any, own: Table) -> str:
+    """The kind of a network that may be the usual one for rows of this shape."""
+    known = models.describe(models.usual_for(own.shape) if model is models.default_model else model)
+    return "one's own" if known is None else str(known["kind"])
+
+
+def _worked_out(came: Mapping[str, Any], terms: Mapping[str, Any], what: Plan) -> dict[str, Any]:
     """The plan as this party makes it: the owner's word counts for shapes, outputs and task alone."""
-    task = came["settings"]["task"]
-    outline = {
-        "tables": came["tables"],
-        "settings": {"task": task},
-        "outputs": came["outputs"],
-        "names": [],
-    }
-    tables = stand_ins(outline)
-    what = _planned(terms, came, tables, name, own)
-    schema = rehearse(outline, what.method, what.settings, what.models, what.optimizers)
     found = {
         "terms": digest(terms).hex(),
         "tables": came["tables"],
@@ -170,13 +199,14 @@ def _worked_out(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, ow
         "optimizer": [optim.describe(one) for one in what.optimizers],
         "outputs": came["outputs"],
         "test": came["test"],
-        "schema": schema.to_json(),
+        "schema": rehearse_small(came, what.method, what.settings, what.optimizers),
     }
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as it came
 
 
-def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], tables: Sequence[Table], name: str, own: Table) -> Plan:
-    networks = terms["model"]
+def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: Table) -> Plan:
+    outline = {**came, "outputs": min(came["outputs"], 2), "names": []}  # no matter how many, to what is planned
+    tables, networks = stand_ins(outline), terms["model"]
     if networks is None:
         networks = _usual(came, name, own)
     given = {key: value for key, value in terms["train"].items() if key not in ("method", "runtime")}

@@ -46,6 +46,7 @@ from colonnade.federation.allowed import check_allowed, check_plan
 from colonnade.federation.audit import AuditLog
 from colonnade.federation.counts import Alignments, OpenRows, Runs
 from colonnade.federation.desk import Desk
+from colonnade.federation.forms import check_plan_form
 from colonnade.federation.hello import hello_of
 from colonnade.federation.job_folders import JobFolders
 from colonnade.federation.papers import PartyPaper
@@ -295,6 +296,7 @@ class Guest:
         plan, terms = facts.get("plan"), self._agreed()
         if not isinstance(plan, dict) or self._tables is None:
             raise MessageError(f"a plan came to '{self.name}' that is none, or before it had prepared its rows.")
+        check_plan_form(plan)
         verify(self.paper.owner, signed_bytes("plan", plan), hex_of(facts, "signature", 64), "the owner's plan")
         if plan.get("terms") != digest(terms).hex():
             raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")

@@ -12,8 +12,8 @@ PARTY.toml::
     [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
-    [allow]   methods, seals, needs, epsilon, delta, rounds, rows, align, minimum, maximum, alignments, runs, patience,
-              terms
+    [allow]   methods, seals, needs, networks, layers, width, outputs, epsilon, delta, rounds, rows, align, minimum,
+              maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
 """
@@ -39,6 +39,7 @@ from colonnade.federation.keys import (
 from colonnade.federation.tls import split_address
 from colonnade.files import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.method import methods
+from colonnade.models import KINDS
 from colonnade.seal import SEALS
 from colonnade.seal.keys import Identity
 from colonnade.small_files import read_json
@@ -92,6 +93,13 @@ class AllowSection:
     methods: list[str] | None = None
     seals: list[str] | None = None
     needs: list[str] = field(default_factory=list)
+    networks: list[str] | None = None
+    layers: int | None = None
+    """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
+    width: int | None = None
+    """How many numbers of one of our rows may leave in a round."""
+    outputs: int = 1000
+    """How many outputs, such as classes, the owner may claim."""
     epsilon: float | None = None
     delta: float = 1e-5
     """The most that a job with ``epsilon`` may have; an epsilon says nothing beside a large one."""
@@ -211,6 +219,7 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyPaper:
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
         ("mode of an alignment in [allow]", allow.align, MODES),
+        ("network in [allow]", allow.networks or (), KINDS),
     ):
         for name in came:
             if name not in known:

@@ -17,6 +17,7 @@ from typing import Any
 from colonnade import models, optim, seal
 from colonnade.align.result import who_learns
 from colonnade.errors import ManifestError
+from colonnade.federation.forms import check_terms_form
 from colonnade.federation.papers import LABELS, OwnerPaper
 from colonnade.method import Method, make_method
 from colonnade.seal.keys import Identity, pack, verify
@@ -53,7 +54,9 @@ def terms_of(paper: OwnerPaper) -> dict[str, Any]:
         "limits": {"message": LIMIT, "deadline": paper.federation.deadline},
     }
     plain: dict[str, Any] = json.loads(json.dumps(terms))  # as a party reads them, and as they come from a folder
-    return {**plain, "learns": learns(plain)}
+    plain["learns"] = learns(plain)
+    check_terms_form(plain)
+    return plain
 
 
 def labels_of(paper: OwnerPaper) -> str:

@@ -20,7 +20,7 @@ from colonnade.models.table_net import TableNet
 from colonnade.options import describe_builder, make_builder
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
-_KINDS: dict[str, Any] = {
+KINDS: dict[str, Any] = {
     "mlp": MLP,
     "cnn": CNN,
     "small-cnn": SmallCNN,
@@ -45,6 +45,7 @@ __all__ = [
     "default_model",
     "describe",
     "make_model",
+    "usual_for",
 ]
 
 
@@ -54,8 +55,12 @@ def default_model(shape: tuple[int, ...], width: int) -> nn.Module:
     >>> type(default_model((3, 10, 10), 60)).__name__, len(default_model((2, 28), 60))
     ('Sequential', 5)
     """
-    is_picture = len(shape) >= 2 and min(shape[-2:]) >= 8
-    return CNN()(shape, width) if is_picture else MLP()(shape, width)
+    return usual_for(shape)(shape, width)
+
+
+def usual_for(shape: tuple[int, ...]) -> ModelBuilder:
+    """What the default model is for rows of this shape."""
+    return CNN() if len(shape) >= 2 and min(shape[-2:]) >= 8 else MLP()
 
 
 def default_for(cardinalities: tuple[int, ...]) -> ModelBuilder:
@@ -69,9 +74,9 @@ def make_model(kind: str, **options: Any) -> ModelBuilder:
     >>> make_model("mlp", hidden=[120])
     MLP(hidden=(120,))
     """
-    return make_builder("model", _KINDS, kind, options)  # type: ignore[no-any-return]
+    return make_builder("model", KINDS, kind, options)  # type: ignore[no-any-return]
 
 
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
-    return {"kind": "default"} if builder is default_model else describe_builder(_KINDS, builder)
+    return {"kind": "default"} if builder is default_model else describe_builder(KINDS, builder)

@@ -1,0 +1,143 @@
+"""A network without a hidden layer gives its party's columns away; a party signs one only if it is told to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import colonnade as cn
+from colonnade.errors import ManifestError
+from colonnade.federation.networks import columns_of
+from colonnade.message import decode_fields
+from colonnade.runtime.letter import Letter
+from colonnade.schedule import Schedule
+from near import Sides, make_sides
+
+pytest.importorskip("grpc")
+pytest.importorskip("pyarrow")
+
+BARE = '[model]\nkind = "mlp"\nhidden = []'
+SHOWN = 'labels = "shown"'
+KNOWN = 8  # rows of which the owner knows the columns, say from another source
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sides(tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
+    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
+    yield found
+    found.restart()
+
+
+def run(sides: Sides, **job: Any) -> None:
+    host = sides.host(**job)
+    try:
+        host.gather()
+        host.train()
+    finally:
+        host.close()
+
+
+def first_embeddings(sides: Sides, more: str) -> tuple[Tensor, Tensor]:
+    """What the owner has of the shop's rows after one round, and the columns that it would like to know."""
+    seen: list[Tensor] = []
+
+    def look(request: Letter, reply: Letter) -> Letter:
+        if request.purpose == "train" and request.round == 0 and reply.frames and not seen:
+            seen.append(decode_fields(reply.frames[0])[0]["h"].float())
+        return reply
+
+    run(sides, spoil={"shop": look}, more=more)
+    tables = sides.guests["shop"]._tables
+    assert tables is not None
+    table = tables[0]
+    return seen[0], table.draw(Schedule(table.rows, 16, 0, 0.0).batch_of(0))
+
+
+def solved(h: Tensor, columns: Tensor) -> float:
+    """The share of rows whose columns follow: units that are awake on enough known rows are linear in the columns."""
+    known = torch.cat([columns, torch.ones(len(columns), 1)], dim=1)[:KNOWN].numpy()
+    weights = {}
+    for unit in range(h.shape[1]):
+        awake = h[:KNOWN, unit].numpy() > 0
+        if awake.sum() > columns.shape[1]:
+            fit, _, rank, _ = np.linalg.lstsq(known[awake], h[:KNOWN, unit].numpy()[awake], rcond=None)
+            if rank == known.shape[1]:
+                weights[unit] = fit
+    hits = 0
+    for row in range(KNOWN, len(h)):
+        units = [unit for unit in weights if h[row, unit] > 0]
+        matrix = np.array([weights[unit] for unit in units]).reshape(len(units), -1)
+        if len(units) >= columns.shape[1]:
+            goal = np.array([float(h[row, unit]) for unit in units]) - matrix[:, -1]
+            guess = np.linalg.lstsq(matrix[:, :-1], goal, rcond=None)[0]
+            hits += bool(np.abs(guess - columns[row].numpy()).max() < 1e-2)
+    return hits / (len(h) - KNOWN)
+
+
+def test_columns_follow_from_a_network_without_hidden_layers(sides: Sides) -> None:
+    with pytest.raises(ManifestError, match=r"pass no hidden layer, and it has 3 columns.*write layers = 0"):
+        run(sides, more=BARE)
+    sides.restart()
+    sides.write_parties("layers = 0\nruns = 9")
+    for folder in sides.folder.glob("run-*"):
+        shutil.rmtree(folder)
+    assert solved(*first_embeddings(sides, BARE)) > 0.9, "whoever allows it is read, though its weights are secret"
+
+
+def test_a_hidden_layer_ends_that_attack(sides: Sides) -> None:
+    assert solved(*first_embeddings(sides, "")) < 0.2
+
+
+REFUSED: list[tuple[str, dict[str, str], str]] = [
+    ("", {"method": "fdml", "federation": SHOWN, "more": BARE, "train": "rounds = 8"}, "send 8 numbers of each row"),
+    (
+        "mix = 1",
+        {"method": "fdml", "federation": SHOWN, "more": BARE + '\n[[seal]]\nkind = "blind"', "train": "rounds = 8"},
+        "send 8 numbers of each row",
+    ),
+    ("", {"method": "vfedmh", "federation": SHOWN, "more": BARE}, "send 62 numbers of each row"),
+    ("", {"method": "apfed", "federation": SHOWN}, "send 60 numbers of each row"),
+    ("", {"more": '[model]\nkind = "table-net"\nhidden = []'}, "pass no hidden layer"),
+    ("layers = 2", {}, "a network with 1 hidden layers for 'shop', and it allows 2"),
+    ("width = 59", {}, "send 60 numbers of a row in a round, and it allows 59"),
+    ('networks = ["cnn"]', {}, "the network 'mlp' for 'shop', which allows cnn"),
+    ("outputs = 1", {}, "2 outputs, and 'shop' allows 1"),
+]
+
+
+@pytest.mark.parametrize(("allow", "job", "said"), REFUSED, ids=[one[2] for one in REFUSED])
+def test_what_a_party_refuses(sides: Sides, allow: str, job: dict[str, str], said: str) -> None:
+    sides.write_parties(allow)
+    with pytest.raises(ManifestError) as caught:
+        run(sides, **job)
+    assert said in str(caught.value) and "[allow]" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("allow", "job"),
+    [
+        ("", {"method": "fdml", "federation": SHOWN, "more": BARE, "train": "rounds = 2"}),  # 2 numbers, 3 columns
+        ("", {"method": "apfed", "federation": SHOWN, "more": '[method]\nloss = "contrastive"'}),
+        ('networks = ["mlp"]\nlayers = 1\nwidth = 60\noutputs = 2', {}),
+    ],
+)
+def test_what_it_does_not(sides: Sides, allow: str, job: dict[str, str]) -> None:
+    sides.write_parties(allow)
+    run(sides, **job)
+
+
+def test_a_column_that_became_several_inputs_is_one() -> None:
+    table = cn.Table(["ann"], [[41.0, 1.0, 0.0, 0.0]], column_names=("age", "job=clerk", "job=smith", "job=other"))
+    assert columns_of(table) == 2
