@@ -1,0 +1,504 @@
+"""An owner with valid keys that breaks the order, the scope or the count of what a party serves.
+
+Real guests and hosts in one process; each control takes away what stops the attack, and shows it at work.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.errors import (
+    ColonnadeError,
+    FolderError,
+    ManifestError,
+    MessageError,
+    PrivacyError,
+    SealError,
+    TrainingError,
+)
+from colonnade.federation import guest as guests
+from colonnade.federation import job_folders, protocol
+from colonnade.federation.counts import OpenRows, Runs
+from colonnade.federation.guest import Guest
+from colonnade.federation.host import Host
+from colonnade.federation.keys import read_identity
+from colonnade.federation.predict import Prediction, prediction_terms
+from colonnade.federation.protocol import LETTER, STAGES, TABLE, WORDS
+from colonnade.federation.talk import answered, say
+from colonnade.federation.terms import job_id, learns, sign, terms_of
+from colonnade.runtime import keeping
+from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.party import Party
+from colonnade.runtime.remote import Remote
+from colonnade.runtime.scope import ANYTHING
+from colonnade.runtime.server import refused
+from near import PARTIES, Near, Sides, make_sides
+
+pytest.importorskip("grpc")
+pytest.importorskip("pyarrow")
+
+NOISE = '[[seal]]\nkind = "noise"\nsigma = 10.0\nepsilon = 8.0'  # grants 61 releases of a person
+GRANTED = 61
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_sides(tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
+    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
+    found.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
+    yield found
+    found.restart()
+
+
+def lead(host: Host, on_round: Callable[[Any], None] | None = None) -> None:
+    try:
+        host.gather()
+        host.train(on_round)
+    finally:
+        host.close()
+
+
+def leave(_: Any) -> None:
+    raise TrainingError("enough.")
+
+
+def begin_and_leave(sides: Sides, **job: str) -> None:
+    """A job that was begun and is not at its end."""
+    with pytest.raises(TrainingError, match="enough"):
+        lead(sides.host(**job), leave)
+    sides.restart()
+
+
+def new_owner_folder(sides: Sides) -> None:
+    sides.restart()
+    shutil.move(sides.folder / "run-bank", sides.folder / "run-bank-before")
+
+
+def shop_folder(sides: Sides) -> Path:
+    (place,) = (sides.folder / "run-shop").glob("job-*")
+    return place
+
+
+def shop_states(sides: Sides, below: str = "states") -> dict[str, bytes]:
+    return {str(one): one.read_bytes() for one in sorted((shop_folder(sides) / below).rglob("*")) if one.is_file()}
+
+
+class Liar:
+    """An owner that says what it likes to the shop, rightly signed."""
+
+    def __init__(self, sides: Sides, **job: str) -> None:
+        self.sides, self.paper = sides, sides.owner_paper(**job)
+        self.terms = terms_of(self.paper)
+        self.guest = sides.guests.setdefault("shop", sides.guest("shop"))
+        self.say("hello", {"incarnation": bytes(16).hex()})
+
+    def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
+        return answered(self.guest.serve(say(word, facts)), "shop")
+
+    def tell_terms(self, terms: dict[str, Any], run: bytes = bytes(16)) -> dict[str, Any]:
+        signature = sign(self.paper.keys.identity, "terms", terms).hex()
+        return self.say("terms", {"terms": terms, "signature": signature, "run": run.hex()})
+
+    def tell_signed(self, **others: dict[str, Any]) -> dict[str, Any]:
+        """Everybody's signatures of the terms, or of those that somebody else was told."""
+        names = ("bank", *PARTIES)
+        keys = {name: read_identity(self.sides.folder / name / "identity.key") for name in names}
+        signed = {name: sign(keys[name], "terms", others.get(name, self.terms)).hex() for name in names}
+        return self.say("signed", {"signatures": signed})
+
+
+# The order of words
+
+
+def said_at(guest: Guest, word: str) -> str:
+    """The refusal of a word or a letter in which nothing is right."""
+    request = write_letter(Letter("step", sequence=10**6)) if word == LETTER else say(word, {})
+    reply = open_letter(guest.serve(request))
+    assert reply.kind == "refusal"
+    return str(refused(reply.frames[0], guest.name))
+
+
+def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
+    seen: set[tuple[str, str]] = set()
+
+    def try_all(guest: Guest) -> None:
+        before = guest.stage
+        for word in (*WORDS, LETTER):
+            said = said_at(guest, word)
+            unsigned = "before anything was signed" in said
+            assert ((before, word) in TABLE) != ("came at the stage" in said or unsigned), (before, word, said)
+            assert guest.stage == before
+            seen.add((before, word))
+
+    walked: list[tuple[str, str, str]] = []
+
+    def look(request: Letter, reply: Letter) -> Letter:
+        guest = sides.guests["shop"]
+        walked.append((stage[0], request.step if request.kind == "talk" else LETTER, guest.stage))
+        if (guest.stage, "hello") not in seen:
+            try_all(guest)
+        stage[0] = guest.stage
+        return reply
+
+    stage = ["new"]
+    try_all(sides.guest("shop"))
+    lead(sides.host(spoil={"shop": look}))
+    assert seen == {(one, word) for one in STAGES for word in (*WORDS, LETTER)}
+    assert {one for _, _, one in walked} == set(STAGES) - {"new"}
+    assert all(TABLE[before, word] == after or after == "ended" for before, word, after in walked)
+
+
+def test_nothing_is_aligned_before_everybody_signed_the_same(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    liar = Liar(sides)
+    liar.tell_terms(liar.terms)
+    with pytest.raises(MessageError, match="'align' came at the stage 'agreed'"):
+        liar.say("align", {"visit": 1})
+    other = {**liar.terms, "train": {**liar.terms["train"], "rounds": 7}}
+    with pytest.raises(SealError, match="by 'mill' is not valid"):
+        liar.tell_signed(mill=other)
+    with pytest.raises(MessageError, match="'align' came at the stage 'agreed'"):
+        liar.say("align", {"visit": 1})
+    assert not (shop_folder(sides) / "alignments.json").exists()
+    monkeypatch.setitem(protocol.TABLE, ("agreed", "align"), "aligning")  # the control
+    assert liar.say("align", {"visit": 1}) == {}
+
+
+# A prediction trains nothing
+
+
+def predicting(sides: Sides, **job: str) -> tuple[Prediction, Remote]:
+    """A prediction that was begun, and the letters that its owner may send."""
+    paper = sides.owner_paper(**job)
+    for name in PARTIES:
+        sides.guests.setdefault(name, sides.guest(name))
+    listener: Any = Near(sides.guests, {})
+    files = [str(sides.folder / "bank" / "table.csv")]
+    host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
+    host.gather()
+    run, _ = host._with_all(host._scored)
+    assert isinstance(run.parties, Remote)
+    return host, run.parties
+
+
+def turn(purpose: str, table: str, step: str = "embed", number: int = 1) -> dict[str, Any]:
+    return {"step": step, "purpose": purpose, "table": table, "round": 1, "turn": 1000 + number}
+
+
+def test_a_prediction_keeps_nothing_and_trains_nothing(sides: Sides) -> None:
+    lead(sides.host())
+    sides.restart()
+    before = shop_states(sides)
+    host, parties = predicting(sides)
+    with pytest.raises(MessageError, match="'shop' serves a prediction, which trains nothing"):
+        parties.call("keep", "shop", {"needed": torch.tensor([1])})
+    for about, said in (
+        (turn("train", "train"), "asked to train; predict only"),
+        (turn("evaluate", "test"), "asked to evaluate; predict only"),
+        (turn("predict", "train"), "on 'train'; on predict only"),
+        (turn("predict", "predict", step="follow"), "belongs to training alone"),
+    ):
+        with pytest.raises(MessageError, match=said):
+            parties.call("step", "shop", **about)
+    assert shop_states(sides) == before
+    host.close()
+
+
+def test_the_control_a_prediction_without_a_scope_rewrites_the_model(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead(sides.host())
+    sides.restart()
+    before = shop_states(sides)
+    monkeypatch.setattr(guests, "PREDICTION", ANYTHING)
+    host, parties = predicting(sides)
+    needed = Party.states(sides.guests["shop"].server)  # type: ignore[arg-type]
+    assert needed
+    parties.call("keep", "shop", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
+    assert shop_states(sides) != before
+    host.close()
+
+
+# A job that is over
+
+
+def test_a_job_that_ended_is_not_served_again(sides: Sides) -> None:
+    lead(sides.host())
+    run = bytes.fromhex(json.loads((sides.folder / "run-bank" / "run.json").read_text())["run"])
+    for _ in range(2):  # the same process, and another one
+        liar = Liar(sides)
+        with pytest.raises(ManifestError, match="the job is at its end, and 'shop' serves it no more"):
+            liar.tell_terms(liar.terms, run)
+        sides.restart()
+    (shop_folder(sides) / "ended.json").unlink()  # the control
+    liar = Liar(sides)
+    assert "signature" in liar.tell_terms(liar.terms, run)
+
+
+def test_sides_that_come_back_only_for_the_end_end_well(sides: Sides) -> None:
+    lead(sides.host())
+    sides.restart()
+    (sides.folder / "run-bank" / "ended.json").write_text(json.dumps({"heard": ["mill"]}))  # it died on the way
+    (shop_folder(sides) / "ended.json").unlink()
+    for _ in range(2):  # one that has not heard of it, and an owner that was told so
+        host = sides.host()
+        summary = host.finished()
+        host.close()
+        assert summary is not None and summary["round"] == 2
+        assert sides.guests["shop"].ended and not sides.guests["mill"].ended
+    assert (shop_folder(sides) / "ended.json").exists()
+    sides.restart()
+    (sides.folder / "run-bank" / "ended.json").write_text(json.dumps({"heard": []}))
+    host = sides.host()  # and parties that have heard of it, whose answer the owner lost
+    assert host.finished() is not None
+    host.close()
+    assert all(guest.ended for guest in sides.guests.values())
+
+
+def test_only_the_owner_of_a_job_ends_it(sides: Sides) -> None:
+    liar = Liar(sides)
+    liar.tell_terms(liar.terms)
+    job, other = job_id(liar.terms).hex(), read_identity(sides.folder / "mill" / "identity.key")
+    with pytest.raises(SealError, match="the owner's end of the job"):
+        liar.say("end", {"job": job, "signature": sign(other, "end", {"job": job}).hex()})
+    assert not liar.guest.ended
+
+
+# Runs
+
+
+def first_weights(sides: Sides, below: str) -> bytes:
+    path = min((shop_folder(sides) / below).rglob("*.safetensors"))
+    return path.read_bytes()
+
+
+def test_the_same_job_in_another_folder_is_a_counted_run_with_fresh_weights(sides: Sides) -> None:
+    begin_and_leave(sides)
+    assert len(list(shop_folder(sides).glob("run-*"))) == 0
+    first = first_weights(sides, "states")
+    new_owner_folder(sides)
+    begin_and_leave(sides)
+    assert [one.name for one in shop_folder(sides).glob("run-*")] == ["run-002"]
+    assert first_weights(sides, "run-002/states") != first
+    assert len(json.loads((sides.folder / "run-shop" / "runs.json").read_text())) == 2
+
+
+def test_one_run_is_one_run(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides.write_parties("runs = 1")
+    begin_and_leave(sides)
+    begin_and_leave(sides)  # in the same folder it goes on
+    new_owner_folder(sides)
+    with pytest.raises(ManifestError, match="'shop' has let 1 runs begin and allows 1"):
+        lead(sides.host())
+    sides.restart()
+    shutil.rmtree(sides.folder / "run-bank")
+    before, rounds = shop_states(sides), []
+
+    def by_job(self: Runs, terms: dict[str, Any], run: bytes, most: int, name: str) -> int:
+        return 1
+
+    monkeypatch.setattr(Runs, "allow", by_job)  # the control: jobs are counted, not runs
+    lead(sides.host(), lambda run: rounds.append(run.round))
+    assert rounds == [1, 2] and before.keys() != shop_states(sides).keys(), "it was served from the trained states"
+
+
+# Rows
+
+
+def owner_has(sides: Sides, ids: range) -> None:
+    path = sides.folder / "bank" / "table.csv"
+    kept = path.with_name("all.csv")
+    if not kept.exists():
+        shutil.copy(path, kept)
+    head, *lines = kept.read_text().splitlines()
+    wanted = [line for line in lines if int(line[1:4]) in ids]
+    path.write_text("\n".join([head, *wanted]) + "\n")
+
+
+@pytest.mark.parametrize("same_run", [True, False])
+def test_more_alignments_bring_no_more_rows(sides: Sides, monkeypatch: pytest.MonkeyPatch, same_run: bool) -> None:
+    owner_has(sides, range(30))
+    begin_and_leave(sides)
+    shutil.copytree(sides.folder / "run-bank", sides.folder / "first")
+
+    def again(ids: range) -> None:
+        owner_has(sides, ids)
+        shutil.rmtree(sides.folder / "run-bank")
+        if same_run:
+            (sides.folder / "run-bank").mkdir()
+            shutil.copy(sides.folder / "first" / "run.json", sides.folder / "run-bank")
+        begin_and_leave(sides)
+
+    if same_run:
+        with pytest.raises(ManifestError, match="a run keeps its rows"):
+            again(range(25))
+    else:
+        again(range(25))  # some of the rows that it had
+    sides.restart()
+    with pytest.raises(ManifestError, match="keeps its rows"):
+        again(range(10, 40))
+    sides.restart()
+    monkeypatch.setattr(OpenRows, "check", lambda *_: None)  # the control
+    again(range(10, 40))
+
+
+# The privacy budget
+
+
+def spent_by_shop(sides: Sides) -> int:
+    server = sides.guests["shop"].server
+    assert isinstance(server, Party)
+    budget = server.channel.end("shop").budget
+    assert budget is not None
+    return budget.spent
+
+
+def ask_on(parties: Remote, times: int) -> int:
+    """How many predictions of the same people the shop answers."""
+    for number in range(times):
+        try:
+            parties.call("step", "shop", **turn("predict", "predict", number=number))
+        except PrivacyError:
+            return number
+    return times
+
+
+def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
+    sides.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
+    lead(sides.host(more=NOISE))
+    trained = spent_by_shop(sides)
+    sides.restart()
+    host, parties = predicting(sides, more=NOISE)
+    assert spent_by_shop(sides) == trained + 1, "an honest prediction works, and is counted with the training"
+    assert ask_on(parties, 400) == GRANTED - trained - 1
+    assert spent_by_shop(sides) == GRANTED
+    host.end.tell(PARTIES)
+    host.unfinished.finish()
+    host.close()
+    sides.restart()
+    with pytest.raises(PrivacyError, match="'shop'"):  # another prediction, by another process of the party
+        predicting(sides, more=NOISE)
+
+
+def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guests, "read_spent", lambda *_: None)
+    monkeypatch.setattr(Party, "take_up", lambda _: None)
+    monkeypatch.setattr(Party, "_back", lambda *_: None)
+    lead(sides.host(more=NOISE))
+    answered_in_all = 0
+    for _ in range(2):
+        sides.restart()
+        host, parties = predicting(sides, more=NOISE)
+        answered_in_all += ask_on(parties, 400)
+        host.end.tell(PARTIES)
+        host.unfinished.finish()
+        host.close()
+    assert answered_in_all > GRANTED
+
+
+def test_a_fresh_run_has_the_budget_that_is_left(sides: Sides) -> None:
+    begin_and_leave(sides, more=NOISE)
+    new_owner_folder(sides)
+    begun: list[int] = []
+
+    def look(request: Letter, reply: Letter) -> Letter:
+        if request.step == "begin":
+            begun.append(spent_by_shop(sides))
+        return reply
+
+    with pytest.raises(TrainingError, match="enough"):
+        lead(sides.host(spoil={"shop": look}, more=NOISE), leave)
+    assert begun[0] > 0
+    assert (shop_folder(sides) / "run-002").exists()
+
+
+def test_a_prediction_under_weaker_terms(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead(sides.host(more=NOISE))
+    run = bytes.fromhex(json.loads((sides.folder / "run-bank" / "run.json").read_text())["run"])
+    sides.restart()
+    liar = Liar(sides, more=NOISE)
+    weaker = {**prediction_terms(liar.paper, "00"), "seals": []}
+    weaker["learns"] = learns(weaker)
+    with pytest.raises(ManifestError, match="a prediction has the terms of its training, and these differ in seals"):
+        liar.tell_terms(weaker, run)
+    with pytest.raises(ManifestError, match="did not train the model"):
+        liar.tell_terms(prediction_terms(liar.paper, "00"), bytes(16))
+    monkeypatch.setattr(job_folders, "first_difference", lambda *_, **__: None)  # the control
+    assert "signature" in liar.tell_terms(weaker, run)
+
+
+# The disk
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_states_without_end(sides: Sides, monkeypatch: pytest.MonkeyPatch, bounded: bool) -> None:
+    if not bounded:
+        monkeypatch.setattr(keeping, "MOST_STATES", 10**6)
+
+    def fill(run: Any) -> None:
+        for _ in range(30):
+            run.parties.call("keep", "shop")
+        leave(run)
+
+    with pytest.raises(FolderError if bounded else TrainingError, match="one more was asked" if bounded else "enough"):
+        lead(sides.host(), fill)
+    count = len(list((shop_folder(sides) / "states").iterdir()))
+    assert count <= 12 if bounded else count > 30
+
+
+@pytest.mark.parametrize("of", ["/../../../x", "..", "0" * 63 + "/", 7, None, {}])
+def test_a_prediction_does_not_choose_a_folder(sides: Sides, of: Any) -> None:
+    liar = Liar(sides)
+    before = sorted(sides.folder.rglob("*"))
+    terms = {**prediction_terms(liar.paper, "00"), "predict": {"of": of, "number": "00"}}
+    with pytest.raises(ColonnadeError):
+        liar.tell_terms(terms)
+    assert {one for one in sides.folder.rglob("*") if one not in before} <= {sides.folder / "run-shop"}
+
+
+# Words of errors, and of the owner
+
+
+def test_an_unexpected_error_is_a_refusal_without_its_words(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("the value 4711\nINFO all is well\x1b[2J")
+
+    monkeypatch.setattr(Party, "_spent", broken)
+    with (
+        pytest.raises(MessageError, match="'shop' refused: 'spent' lacks something") as caught,
+        caplog.at_level("INFO"),
+    ):
+        lead(sides.host(), lambda run: run.parties.call("spent", "shop"))
+    assert "4711" not in str(caught.value) and "4711" in caplog.text
+    assert not any("\x1b" in one.getMessage() or "\n" in one.getMessage() for one in caplog.records)
+    sides.restart()
+    new_owner_folder(sides)
+    monkeypatch.setattr(guests, "check_plan", broken)
+    with pytest.raises(MessageError, match="'shop' refused: 'plan' lacks something") as caught:
+        lead(sides.host())
+    assert "4711" not in str(caught.value)
+
+
+def test_the_owner_writes_no_lines_into_a_party_s_log(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        liar = Liar(sides)
+        terms = {**liar.terms, "job": "job\n2026-01-01 INFO all is well\x1b]0;owned\x07"}
+        with suppress(ColonnadeError):  # whether it is signed or refused
+            liar.tell_terms(terms)
+    assert caplog.records
+    for one in caplog.records:
+        assert "\x1b" not in one.getMessage() and "\n" not in one.getMessage()
