@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from colonnade.errors import AwayError, MessageError, SealError
+from colonnade.seal import shamir
 from colonnade.seal.codec import from_wire
 from colonnade.seal.keys import Ticket
 from colonnade.seal.pack import Codes
@@ -15,6 +16,7 @@ from colonnade.seal.relay import Fields, heard, only, single, stacked, unstacked
 from colonnade.seal.ring import Ring
 
 ADVERT, SIGNATURE = (32, 32, 64), (64,)  # bytes: key, commitment and signature; a signature
+BOX = 12 + 2 * shamir.VALUE_BYTES + 16  # bytes: a nonce, shares of key and seed, a tag
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
 
@@ -53,7 +55,7 @@ class RecoverableSum:
         adverts = self.owner.advertise([Advert(n, *heard(f, ADVERT, n)) for n, f in mine.items()])
         told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
         sealed = self._up("share", told)
-        boxes = self.owner.share({n: self._boxes(n, f) for n, f in sealed.items()})
+        boxes = self.owner.share({n: self._boxes(n, f, BOX) for n, f in sealed.items()})
         given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
         masked = self._up("mask", given)
         self.owner.mask({n: self._codes(n, f) for n, f in masked.items()})
@@ -102,16 +104,19 @@ class RecoverableSum:
     def _revealed(self, party: str, fields: Fields) -> Reveal:
         def shares(kind: str) -> dict[str, bytes]:
             own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
-            return self._boxes(party, own)
+            return self._boxes(party, own, shamir.VALUE_BYTES)
 
         return Reveal(shares("seed_"), shares("key_"))
 
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
         return stacked(said, self.names)
 
-    def _boxes(self, party: str, fields: Fields) -> dict[str, bytes]:
+    def _boxes(self, party: str, fields: Fields, length: int) -> dict[str, bytes]:
         with _said_by(party, "shares"):
-            return only(unstacked(fields, self.names, parts=1))
+            said = only(unstacked(fields, self.names, parts=1))
+            if wrong := [len(one) for one in said.values() if len(one) != length]:
+                raise SealError(f"a share of {wrong[0]} bytes came, and {length} were expected.")
+            return said
 
 
 @contextmanager
