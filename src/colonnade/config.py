@@ -28,7 +28,7 @@ from colonnade import models, optim, seal
 from colonnade.errors import ConfigError, unknown
 from colonnade.files import AlignSection, Files, PartySection, PrepareSection
 from colonnade.method import Method, make_method
-from colonnade.options import LARGEST_SEED, MOST
+from colonnade.options import LARGEST_SEED, MOST, check_name, path_part
 from colonnade.runtime.cluster import Cluster
 from colonnade.small_files import read_toml
 from colonnade.task import TASKS
@@ -127,7 +127,7 @@ class Job:
     def default_folder(self) -> Path:
         """Where the run goes if nobody says otherwise."""
         data = self.name if isinstance(self.data, Files) else self.data.load
-        return Path(self.train.folder or f"runs/{self.method.name}-{data}-{self.train.seed}")
+        return Path(self.train.folder or f"runs/{self.method.name}-{path_part(data)}-{self.train.seed}")
 
 
 def read_job(path: str | Path) -> Job:
@@ -163,7 +163,7 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
         optimizer=_builders("optimizer", optim.make_optimizer, sections.get("optimizer")),
         seals=_seals(sections.get("seal", [])),
         select=section(SelectSection, "select", sections["select"]) if "select" in sections else None,
-        name=name,
+        name=check_name(name, "the job, which is its file's,"),
         cluster=section(Cluster, "cluster", sections["cluster"]) if "cluster" in sections else None,
     )
 

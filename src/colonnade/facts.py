@@ -90,8 +90,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"{newest / 'manifest.json'} does not describe a run: {wrong}; it is damaged or foreign, so bring it back "
             "from a copy."
         )
-    if not same_run(written, facts["description"]):
-        why = first_wrong(written, DESCRIPTION) or "it describes another run than the newest checkpoint"
+    differs = not same_run(written, facts["description"])
+    why = first_wrong(written, DESCRIPTION) or (
+        "it describes another run than the newest checkpoint" if differs else ""
+    )
+    if why:
         raise CheckpointError(f"{folder / 'config.json'} is damaged or foreign: {why}.")
     return facts
 

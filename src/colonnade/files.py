@@ -18,6 +18,7 @@ from typing import Any
 from colonnade.align.peer import MODES
 from colonnade.alignment import Alignment, align
 from colonnade.errors import ConfigError, TableError, unknown
+from colonnade.options import check_name
 from colonnade.prepare.categories import WAYS
 from colonnade.prepare.federation import check_share, prepare
 from colonnade.prepare.numbers import SCALES
@@ -44,6 +45,9 @@ class PartySection:
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "a party")
 
 
 @dataclass(frozen=True)

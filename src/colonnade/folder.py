@@ -56,8 +56,9 @@ def make_folder(path: str | Path) -> Path:
         probe = folder / ".writable"
         probe.write_bytes(b"")
         probe.unlink()
-    except OSError as error:
-        raise FolderError(f"the folder {folder} cannot be written: {error.strerror}; choose another.") from error
+    except (OSError, ValueError) as error:  # a ValueError is about a NUL byte in the name
+        why = error.strerror if isinstance(error, OSError) else "its name holds what no name may hold"
+        raise FolderError(f"the folder {folder} cannot be written: {why}; choose another.") from error
     return folder
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from colonnade.errors import ConfigError, unknown
+from colonnade.errors import ConfigError, printable, unknown
 
+LONGEST_NAME = 100  # characters
 LARGEST_SEED = 2**63 - 1
 MOST = 10**9  # rounds, rows, widths: nobody means more
 MOST_WEIGHTS = 10**8  # of a layer for each party
@@ -87,6 +89,29 @@ def count_of(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
 def _short(number: int) -> str:
     """A number as a sentence can hold it; Python refuses to print those of more than 4,300 digits."""
     return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
+
+
+def check_name(name: Any, what: str) -> str:
+    """A name that terminals, logs and folders can hold: printable, on one line, neither empty nor endless.
+
+    >>> check_name("bank", "a party")
+    'bank'
+    """
+    if not isinstance(name, str) or not name.strip(". ") or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ConfigError(
+            f"the name {printable(name, 60)!r} of {what} cannot be used; give 1 to {LONGEST_NAME} printable characters "
+            "that are not only dots and blanks."
+        )
+    return name
+
+
+def path_part(name: str) -> str:
+    """A name as one part of a path, which cannot lead out of its folder.
+
+    >>> path_part("../up"), path_part("bank 1")
+    ('_up', 'bank 1')
+    """
+    return re.sub(r"[^\w .=-]", "_", name).strip(". ")[:LONGEST_NAME] or "_"
 
 
 def number(value: Any, what: str) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from typing import Any
 
 LARGEST = 16 << 20  # bytes
 DEEPEST = 60  # levels; whatever is deeper is nothing of ours, and recursion would end at some level anyway
+
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
+_DOTTED = re.compile(rf"""(?<![\w"'-])(?:{_KEY}){{{DEEPEST}}}""")
 
 
 @contextmanager
@@ -65,6 +69,8 @@ def read_json(path: str | Path, most: int = LARGEST) -> Any:
 def read_toml(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
     """What a small TOML file holds."""
     text = read_small(path, most).decode("utf-8")
+    if _DOTTED.search(text):  # first: the parser takes a time that grows with the square of such a key
+        raise ValueError("it is nested too deep")
     try:
         found = tomllib.loads(text)
     except RecursionError:

@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from colonnade.align.result import who_learns
-from colonnade.cli.app import Json, app, err, print_json
+from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import counted
 from colonnade.config import Job, read_job
 from colonnade.errors import ConfigError
 from colonnade.files import Files, Progress
 from colonnade.folder import make_folder, write_text
+from colonnade.options import path_part
 from colonnade.sheets import Sheet
 
 
@@ -43,11 +44,11 @@ def align(
     if folder is not None:
         place = make_folder(folder)
         for name, rows in alignment.rows.items():
-            write_text(place / f"{name.replace('/', '_')}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
+            write_text(place / f"{path_part(name)}.csv", "\n".join(["row", *map(str, rows.tolist())]) + "\n")
     if json:
         print_json(alignment.to_json())
     else:
-        typer.echo(str(alignment))
+        echo(str(alignment))
 
 
 def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
@@ -55,7 +56,7 @@ def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
         print_json({sheet.name: sheet.kinds for sheet in sheets})
         return
     for sheet in sheets:
-        typer.echo(f"{sheet.name}: {sheet.rows:,} rows\n{sheet.describe()}\n")
+        echo(f"{sheet.name}: {sheet.rows:,} rows\n{sheet.describe()}\n")
 
 
 def files_of_job(job: Job, path: Path) -> Files:
@@ -77,6 +78,6 @@ def aligning(sentences: Sequence[str], *, quiet: bool) -> Iterator[Progress | No
         yield None
         return
     for sentence in sentences:
-        err.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        remark(sentence)
     with counted("aligning", "ids") as progress:
         yield progress

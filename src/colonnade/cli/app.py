@@ -56,6 +56,25 @@ def say(first: str, rest: str, *, style: str) -> None:
     err.print(Text.assemble((first, style), " ", printable(rest, LONGEST_LINE)), soft_wrap=True)
 
 
+def echo(text: str) -> None:
+    """Lines on stdout in which no name of a file, a column or a class can steer the terminal."""
+    typer.echo(clean(text))
+
+
+def remark(text: str) -> None:
+    """The same on stderr."""
+    err.print(clean(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def clean(text: str) -> str:
+    r"""A text of several lines, each of them printable.
+
+    >>> clean("one\n\x1b[2Jtwo")
+    'one\n?[2Jtwo'
+    """
+    return "\n".join(printable(line, LONGEST_LINE) for line in text.split("\n"))
+
+
 def print_json(value: dict[str, Any]) -> None:
     """The one JSON object that a verb gives to machines."""
     typer.echo(json.dumps(value, indent=2))

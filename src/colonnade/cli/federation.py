@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.align import aligning
-from colonnade.cli.app import Json, app, print_json, say
+from colonnade.cli.app import Json, app, echo, print_json, say
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.train import tell
 from colonnade.errors import ColonnadeError, ConfigError
@@ -25,6 +25,7 @@ from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party
 from colonnade.federation.party import Attendance
 from colonnade.federation.predict import Prediction
 from colonnade.federation.terms import terms_of
+from colonnade.options import path_part
 from colonnade.report import RunView
 from colonnade.run import Run
 from colonnade.scores import check_place
@@ -59,7 +60,7 @@ def owner(
         if show_terms:
             print_json(terms_of(paper))
             return
-        place = folder or Path(paper.job.train.folder or f"runs/{paper.job.name}")
+        place = folder or Path(paper.job.train.folder or f"runs/{path_part(paper.job.name)}")
         if predict or to:
             _predict(paper, place, predict or [], to, metrics, quiet=quiet)
             return
@@ -91,7 +92,7 @@ def _predict(
         host.close()
     scores.write(where)
     host.unfinished.finish()
-    typer.echo(f"{scores}\nwritten to {where}")
+    echo(f"{scores}\nwritten to {where}")
 
 
 def _lead(host: Host, method: str, *, quiet: bool) -> Run:
@@ -119,7 +120,7 @@ def party(
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
         what = read_party_paper(paper)
-        place = folder or Path("runs") / f"party-{what.party.name}"
+        place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
         with only_process_in(place):
             Attendance(what, place, metrics).attend()
 

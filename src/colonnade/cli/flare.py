@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.app import Json, app, print_json, say
+from colonnade.cli.app import Json, app, echo, print_json, say
 from colonnade.cli.federation import LogFormat, ending
 from colonnade.cli.train import tell
 from colonnade.errors import ConfigError
@@ -16,6 +16,7 @@ from colonnade.federation.logs import log_to
 from colonnade.federation.papers import OwnerPaper, read_owner_paper
 from colonnade.flare.job import export
 from colonnade.flare.submit import Submission, session
+from colonnade.options import path_part
 
 
 @app.command(epilog="Example: colonnade flare bank/job.toml --submit kits/admin@bank.example")
@@ -38,9 +39,11 @@ def flare(
         if (export_to is None) == (submit is None):
             raise ConfigError("give either --export DIR or --submit STARTUP_KIT, and not both.")
         if export_to is not None:
-            typer.echo(export(paper, export_to))
+            echo(str(export(paper, export_to)))
         elif submit is not None:
-            _follow(paper, submit, folder or Path(paper.job.train.folder or f"runs/{paper.job.name}"), json=json)
+            _follow(
+                paper, submit, folder or Path(paper.job.train.folder or f"runs/{path_part(paper.job.name)}"), json=json
+            )
 
 
 def _follow(paper: OwnerPaper, kit: Path, place: Path, *, json: bool) -> None:

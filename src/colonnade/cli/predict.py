@@ -9,7 +9,7 @@ import typer
 
 from colonnade.api import resume
 from colonnade.cli.align import aligning
-from colonnade.cli.app import Json, app, print_json
+from colonnade.cli.app import Json, app, echo, print_json
 from colonnade.errors import ConfigError
 from colonnade.files import files_of
 from colonnade.scores import check_place
@@ -53,7 +53,7 @@ def predict(
     if json:
         print_json({"rows": len(scores.ids), "notes": list(scores.notes), "to": str(place)})
     else:
-        typer.echo(f"{scores}\nwritten to {place}")
+        echo(f"{scores}\nwritten to {place}")
 
 
 def _by_name(files: list[str]) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.app import Json, app, err, print_json
+from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.report import RunView, not_comparable, not_finished, read_summary, write_report
 
 
@@ -30,5 +30,5 @@ def report(
         print_json({"report": str(written), "runs": found, "not_comparable": apart})
         return
     for sentence in [*not_finished(summaries), *apart]:
-        err.print(f"note: {sentence}", highlight=False, markup=False, soft_wrap=True)
-    typer.echo(f"report: {written}")
+        remark(f"note: {sentence}")
+    echo(f"report: {written}")

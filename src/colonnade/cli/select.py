@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from colonnade.cli.app import Json, app, out, print_json
+from colonnade.cli.app import Json, app, echo, out, print_json
 from colonnade.config import read_job
 from colonnade.jobs import select_job
 from colonnade.report.words import size
@@ -36,7 +36,5 @@ def _show(selection: Selection) -> None:
     out.print(table)
     reached = "" if selection.reached is None else f", {100 * selection.reached:.1f} % of what all parties know"
     chosen = f"{len(selection.chosen)} of {len(selection.scores)} parties by {selection.by}{reached}"
-    typer.echo(
-        f"{chosen}\n{selection.evaluations} groups, {size(selection.bytes)}, {selection.seconds:.1f} CPU seconds"
-    )
-    typer.echo("\n".join(selection.opened))
+    echo(f"{chosen}\n{selection.evaluations} groups, {size(selection.bytes)}, {selection.seconds:.1f} CPU seconds")
+    echo("\n".join(selection.opened))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.app import Json, app, err, print_json
+from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.config import read_job
 from colonnade.errors import ConfigError
 from colonnade.jobs import sweep_job
@@ -39,7 +39,7 @@ def sweep(
             point = ", ".join(f"{key}={row[key]}" for key in values)
             scores = [f"{name} {value:.4f}" for name, value in row.items() if name.startswith("test_")]
             told = row.get("error") or ", ".join([*scores, f"{row['seconds']:.1f} s"])
-            err.print(f"{point}: {told}", highlight=False, markup=False, soft_wrap=True)
+            remark(f"{point}: {told}")
 
     found = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point)
     table = found.to_csv(folder / "points.csv")
@@ -47,7 +47,7 @@ def sweep(
     if json:
         print_json({"rows": shown.rows, "folder": str(folder), "table": str(table)})
     else:
-        typer.echo(f"{shown}\ntable: {table}")
+        echo(f"{shown}\ntable: {table}")
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.align import aligning, who_learns_of
-from colonnade.cli.app import Json, app, err, print_json
+from colonnade.cli.app import Json, app, echo, err, print_json, remark
 from colonnade.cli.live import live as live_view
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.watch import watching
@@ -51,7 +51,7 @@ def train(
     gathered = _gather(what, place if resume else None, quiet=quiet)
     selection = None if resume or what.select is None else select_job(what, gathered)
     if selection is not None and not quiet:
-        err.print(str(selection), highlight=False, markup=False, soft_wrap=True)
+        remark(str(selection))
     followers = _followers(what.method.name, place, loggers, live=live, watch=watch, quiet=quiet)
     run = _train(what, gathered, place, selection, followers, resume=resume, command=_command(job, place))
     page = run.report(place / "report.html")
@@ -73,7 +73,7 @@ def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
         found = gather(job, on_progress, was)
     if not quiet:
         for line in [str(found.alignment).splitlines()[0], *found.notes]:
-            err.print(line, highlight=False, markup=False, soft_wrap=True)
+            remark(line)
     return found
 
 
@@ -141,8 +141,8 @@ def _check_empty(folder: Path) -> None:
 def tell(facts: dict[str, Any]) -> None:
     """What a run came to, for people."""
     scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
-    typer.echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
-    typer.echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
+    echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
+    echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
     for name, rounds in facts["missed"].items():
-        typer.echo(f"'{name}' was away from {rounds} of them")
-    typer.echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")
+        echo(f"'{name}' was away from {rounds} of them")
+    echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

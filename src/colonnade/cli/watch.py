@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.app import app, err, say
+from colonnade.cli.app import app, echo, remark, say
 from colonnade.errors import FolderError
 from colonnade.serve import LOOPBACK, in_background
 from colonnade.watch import Server
@@ -30,7 +30,7 @@ def watch(
     with Server(run, host, port) as server, suppress(KeyboardInterrupt):
         if not _is_loopback(host):
             say("warning:", f"everybody who can reach {host} sees what the owner's labels tell.", style="bold yellow")
-        typer.echo(f"watching {run} at {server.address} (Ctrl-C ends it)")
+        echo(f"watching {run} at {server.address} (Ctrl-C ends it)")
         if browse and not webbrowser.open(server.address):
             say("note:", "no browser was found; open the address yourself.", style="bold yellow")
         server.serve_forever()
@@ -40,7 +40,7 @@ def watch(
 def watching(folder: Path) -> Iterator[None]:
     """Serve the page while something trains; afterwards whoever has it open gets a last look."""
     with in_background(Server(folder)) as server:
-        err.print(f"watch it at {server.address}", highlight=False, markup=False, soft_wrap=True)
+        remark(f"watch it at {server.address}")
         yield
         server.followed.wait_for_last_look()
 

@@ -40,6 +40,7 @@ from colonnade.federation.tls import split_address
 from colonnade.files import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.method import methods
 from colonnade.models import KINDS
+from colonnade.options import check_name
 from colonnade.seal import SEALS
 from colonnade.seal.keys import Identity
 from colonnade.small_files import read_json
@@ -286,7 +287,7 @@ def _parties(came: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
                 f"[[party]] {one.get('name', '?')!r} has {', '.join(one)}; another party is known by its name and its "
                 "public key alone: its files are its own business."
             )
-        others[one["name"]] = read_public(_path(one["key"], beside))
+        others[check_name(one["name"], "a party")] = read_public(_path(one["key"], beside))
     own: PartySection = section(PartySection, "party", owners[0])
     if len(others) < len(came) - 1 or own.name in others:
         raise ConfigError("two [[party]] have the same name; give each its own.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from colonnade.runtime.schema import Schema
 from colonnade.scores import Scores
 from colonnade.small_files import read_json
 
+_NUMBER = re.compile(r"[0-9a-f]{16}")
+
 
 def prediction_terms(paper: OwnerPaper, number: str) -> dict[str, Any]:
     """The terms of a prediction by the model that this paper's job trained."""
@@ -54,7 +57,11 @@ class Unfinished:
             known = read_json(self.place)
         except (OSError, ValueError):
             known = None
-        if not isinstance(known, dict) or known.get("files") != files or not isinstance(known.get("number"), str):
+        if (
+            not isinstance(known, dict)
+            or known.get("files") != files
+            or not _NUMBER.fullmatch(str(known.get("number")))
+        ):
             known = {"files": files, "number": os.urandom(8).hex()}
             write_text(self.place, json.dumps(known))
         return str(known["number"])
