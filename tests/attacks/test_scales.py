@@ -56,6 +56,8 @@ def test_a_sum_has_one_scale() -> None:
     for other in (scale * 0.9, scale * 1.1, scale * 3.9):
         with pytest.raises(SealError, match=r"asked twice for step 'logits' of round 7 .* another message, scale"):
             asked(owner, other, turn)
+        end = owner.remote.lines.parties[owner.victim].channel.end(owner.victim)
+        assert float(end.scales["logits/o"][0]) == pytest.approx(scale), "what was refused moves nothing"
     asked(owner, scale, turn)  # the same again, as after a broken link
 
 

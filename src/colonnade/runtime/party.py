@@ -185,8 +185,9 @@ class Party(Server):
         reply = self._run(step, turn, letter)
         self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
-        coded = self.channel.end(self.name).encode(codes, released, letter.step, turn)
-        blinded.hold(coded, about, digest_of(fields_of(reply)))
+        with self.channel.end(self.name).scales_if_kept():
+            coded = self.channel.end(self.name).encode(codes, released, letter.step, turn)
+            blinded.hold(coded, about, digest_of(fields_of(reply)))
         if self.seat.seals.blind is not None and self.seat.seals.blind.recover:
             return {}
         return blinded.answer("blind", {}, self._ticket(letter))

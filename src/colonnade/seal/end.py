@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 import torch
@@ -159,6 +160,16 @@ class End:
                     f"'{self.name}' was told another scale of '{name}' for step '{step}' of round {turn.round} than "
                     f"can follow from the one before, which moves by a factor of {MOST_REACH:g} at most; stop."
                 )
+
+    @contextmanager
+    def scales_if_kept(self) -> Iterator[None]:
+        """Forget the scales of a sum that is refused: else refused ones would move them, four times each."""
+        before = dict(self.scales)
+        try:
+            yield
+        except SealError:
+            self.scales = before
+            raise
 
     def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
         """This party's ring elements, not masked yet."""
