@@ -11,7 +11,7 @@ from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.server import refused
 
 WORDS = ("hello", "terms", "signed", "align", "prepare", "plan", "begin")
-MOST = 4 << 20  # bytes of JSON
+MOST = 1 << 20  # bytes of JSON, which may take 25 times as much memory
 Facts = dict[str, Any]
 
 

@@ -25,6 +25,8 @@ from colonnade.version import __version__
 
 PROTOCOL = "colonnade/federation/1"
 LIMIT = 64 << 20  # bytes of one message
+_ABSENT = object()
+_RESTS_ON = "What each of these promises rests on is in docs/threat_model.md of this version."
 _ABOUT_LABELS = {
     "unsent": "Nothing that depends on labels goes to any party.",
     "protected": "From those a party can work out noisy labels only.",
@@ -91,7 +93,7 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     sums = "only the sum of all parties'" if "blind" in kinds else "every party's"
     found = who_learns(terms["align"].get("mode") or "psi", names)
     if "predict" in terms:
-        return [*found, f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores."]
+        return [*found, f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores.", _RESTS_ON]
     lines = list(found)
     if method.party_sends != "nothing":
         lines.append(f"'{owner}' learns {sums} {method.party_sends} of each round's rows.")
@@ -100,7 +102,7 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     if "noise" in kinds:
         lines.append("Every party adds noise to what it sends, and counts what that spends of its budget.")
-    return lines
+    return [*lines, _RESTS_ON]
 
 
 def outline(terms: Mapping[str, Any]) -> str:
@@ -165,12 +167,14 @@ def first_difference(
     """
     if isinstance(known, dict) and isinstance(came, dict):
         for key in sorted(known.keys() | came.keys()):
-            found = first_difference(known.get(key), came.get(key), f"{where}.{key}" if where else key, sides)
+            at = f"{where}.{key}" if where else key
+            found = first_difference(known.get(key, _ABSENT), came.get(key, _ABSENT), at, sides)
             if found:
                 return found
         return None
-    if known != came:
-        return f"{where} ({json.dumps(known)[:80]} {sides[0]}, {json.dumps(came)[:80]} {sides[1]})"
+    texts = ["nothing" if one is _ABSENT else json.dumps(one, sort_keys=True) for one in (known, came)]
+    if texts[0] != texts[1]:  # of the text, which is what was signed: 1, 1.0 and true are three values there
+        return f"{where} ({texts[0][:80]} {sides[0]}, {texts[1][:80]} {sides[1]})"
     return None
 
 
