@@ -19,7 +19,6 @@ JOB = {
     "federation": 'labels = "shown"',
     "more": '[[seal]]\nkind = "blind"',
 }
-PEERS = '[peers]\nshop = "../shop/identity.pub"\nmill = "../mill/identity.pub"'
 
 
 def lead(host: Host, leave: int | None = None) -> None:
@@ -38,7 +37,7 @@ def lead(host: Host, leave: int | None = None) -> None:
 def begun(tmp_path: Path) -> Sides:
     """Three rounds of a blinded job, with no checkpoint but the first, and then every process is gone."""
     sides = Sides(make_sides(tmp_path))
-    sides.write_parties("mix = 1", PEERS)
+    sides.write_parties("mix = 1")
     with pytest.raises(TrainingError, match="enough"):
         lead(sides.host(**JOB), leave=3)
     sides.restart()
