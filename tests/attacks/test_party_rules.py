@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -159,6 +160,11 @@ def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
     assert seen == {(one, word) for one in STAGES for word in (*WORDS, LETTER)}
     assert {one for _, _, one in walked} == set(STAGES) - {"new"}
     assert all(TABLE[before, word] == after or after == "ended" for before, word, after in walked)
+
+
+def test_the_page_has_the_words_in_their_order() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "federation.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)` \|", page.split("| word |")[1].split("\n\n")[0], re.M)) == WORDS
 
 
 def test_nothing_is_aligned_before_everybody_signed_the_same(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from colonnade.method import Method, make_method
 from colonnade.seal.keys import Identity, pack, verify
 from colonnade.version import __version__
 
-PROTOCOL = "colonnade/federation/1"
+PROTOCOL = "colonnade/federation/2"
 LIMIT = 64 << 20  # bytes of one message
 _ABSENT = object()
 _RESTS_ON = "What each of these promises rests on is in docs/threat_model.md of this version."
@@ -92,17 +92,18 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
     sums = "only the sum of all parties'" if "blind" in kinds else "every party's"
     found = who_learns(terms["align"].get("mode") or "psi", names)
+    noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
+    noise = noise if "noise" in kinds else []
     if "predict" in terms:
-        return [*found, f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores.", _RESTS_ON]
+        scored = f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores."
+        return [*found, scored, *noise, _RESTS_ON]
     lines = list(found)
     if method.party_sends != "nothing":
         lines.append(f"'{owner}' learns {sums} {method.party_sends} of each round's rows.")
     if method.owner_sends != "nothing":
         lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
-    if "noise" in kinds:
-        lines.append("Every party adds noise to what it sends, and counts what that spends of its budget.")
-    return [*lines, _RESTS_ON]
+    return [*lines, *noise, _RESTS_ON]
 
 
 def outline(terms: Mapping[str, Any]) -> str:
