@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from colonnade.errors import CheckpointError, SealError, TrainingError
+from colonnade.errors import CheckpointError, ManifestError, SealError, TrainingError
 from colonnade.federation.host import Host
 from colonnade.runtime.party import Party
+from colonnade.seal.keys import Identity
 from near import Sides, make_sides
 
 JOB = {
@@ -79,3 +81,16 @@ def test_a_damaged_log_is_refused_by_name(begun: Sides) -> None:
     log_of(begun).write_bytes(raw)
     with pytest.raises(CheckpointError, match=r"'shop'.*sums.log is damaged"):
         lead(begun.host(**JOB))
+
+
+def test_a_party_that_the_owner_invented_is_no_company(tmp_path: Path) -> None:
+    """The bounds on corrupt parties count invented ones, so a blinded sum is only with those whose keys are known."""
+    sides = Sides(make_sides(tmp_path))
+    sides.write_parties("mix = 1", peers="")
+    with pytest.raises(ManifestError, match=r"'(shop|mill)'.*\[peers\]"):
+        lead(sides.host(**JOB))
+    sides.restart()
+    invented = b64encode(Identity.new().public).decode()  # of a party that the owner plays by itself
+    sides.write_parties("mix = 1", peers=f'mill = "{invented}"\nshop = "../shop/identity.pub"')
+    with pytest.raises(ManifestError, match="another key of 'mill' than 'shop' knows"):
+        lead(sides.host(**JOB))
