@@ -385,7 +385,7 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
         if count in knobs.twice:
             reply = answer(self, letter, request)
             os.write(2, AGAIN)
-        if count - 1 in knobs.again:
+        if count - 1 in knobs.again and open_letter(last).kind != "talk":  # a word has no number, and leads in anew
             answer(self, open_letter(last), last)
             os.write(2, AGAIN)
         last = request

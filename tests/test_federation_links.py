@@ -595,7 +595,7 @@ def test_what_the_other_side_says_is_fit_for_a_terminal(listen, call) -> None:
     stream = call(listener.port)
     listener.wait("bank", SOON)
     listener.hang_up("bank", "\x1b[31mred\nlines.")
-    assert broken(lambda: stream.receive(SOON)).said == " [31mred lines."
+    assert broken(lambda: stream.receive(SOON)).said == "?[31mred?lines."
 
 
 def test_a_key_is_not_left_behind(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

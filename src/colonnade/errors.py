@@ -28,7 +28,8 @@ The command line prints it and exits with code 2.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class ColonnadeError(Exception):
@@ -159,6 +160,24 @@ def printable(text: object, most: int = LONGEST) -> str:
     raw = text[: most + 1] if isinstance(text, str) else str(text)
     seen = "".join(one if one.isprintable() else "?" for one in raw[: most + 1])
     return seen if len(seen) <= most else f"{seen[: most - 3]}..."
+
+
+@contextmanager
+def naming(party: str, what: str) -> Iterator[None]:
+    """Let every sentence about what a party said name the party, and what it answered.
+
+    >>> with naming("shop", "embed"):
+    ...     raise MessageError("a frame has no end.")
+    Traceback (most recent call last):
+    colonnade.errors.MessageError: 'shop' answered 'embed' with what cannot be: a frame has no end.
+    """
+    try:
+        yield
+    except (MessageError, SealError) as error:
+        said = str(error)
+        if isinstance(error, AwayError) or (f"'{party}'" in said and what in said):
+            raise
+        raise type(error)(f"'{party}' answered '{what}' with what cannot be: {said}") from None
 
 
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:

@@ -138,8 +138,9 @@ class TlsLines:
 
     def talk(self, party: str, word: str, facts: Facts) -> Facts:
         """Say something to a party and hear its answer."""
-        self.post(party, say(word, facts))
-        return checked_answer(party, word, answered(self.reply(party), party))
+        request = say(word, facts)
+        self.post(party, request)
+        return checked_answer(party, word, answered(self.reply(party), party, request))
 
     def meet(self, party: str) -> None:
         """Wait for a party that was never here, or went; the first words to it come after this."""
@@ -174,8 +175,9 @@ class TlsLines:
 
     def _hello(self, party: str) -> str:
         """Who is at the other end of the line: the incarnation of its process."""
-        self._send(party, say("hello", {"incarnation": self.owner.hex()}))
-        said = answered(self._receive(party, time.monotonic() + self.deadline), party)
+        request = say("hello", {"incarnation": self.owner.hex()})
+        self._send(party, request)
+        said = answered(self._receive(party, time.monotonic() + self.deadline), party, request)
         self.check(party, said)
         return str(said["incarnation"])
 

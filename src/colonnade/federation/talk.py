@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from colonnade.errors import MessageError
+from colonnade.errors import MessageError, naming
 from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.runtime.server import refused
 
@@ -33,14 +33,19 @@ def facts_in(letter: Letter) -> Facts:
     return facts
 
 
-def answered(raw: bytes, by: str) -> Facts:
-    """What a side answered, or the error that it had."""
-    letter = open_letter(raw)
-    if letter.sender != by:
-        raise MessageError(f"an answer of '{letter.sender}' came from '{by}'; it is forged.")
-    if letter.kind == "refusal":
-        raise refused(letter.frames[0] if letter.frames else b"", by)
-    return facts_in(letter)
+def answered(raw: bytes, by: str, asked: bytes | None = None) -> Facts:
+    """What a side answered to a word, if it is about that, or the error that it had."""
+    request = None if asked is None else open_letter(asked)
+    with naming(by, request.step if request else "talk"):
+        letter = open_letter(raw)
+        if letter.sender != by:
+            raise MessageError(f"an answer of '{letter.sender}' came from '{by}'; it is forged.")
+        if letter.kind not in ("answer", "refusal") or (request and not letter.is_about(request)):
+            raise MessageError(f"a letter '{letter.kind}' about something else came.")
+        if letter.kind == "answer":
+            return facts_in(letter)
+        error = refused(letter.frames[0] if letter.frames else b"", by)
+    raise error
 
 
 def hex_of(facts: Facts, name: str, length: int) -> bytes:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from colonnade.errors import ColonnadeError, LinkError
+from colonnade.federation.terms import LIMIT
 
 KNOCK, HERE, ASK, ANSWER = (f"colonnade.{name}" for name in ("knock", "here", "ask", "answer"))
 TO_SITE, TO_OWNER = (KNOCK, ASK), (HERE, ANSWER)
@@ -47,7 +48,7 @@ class Door:
 
     def asked(self, fields: Fields) -> Fields | None:
         """The answer to a letter, after all before it; none to somebody who does not know the key."""
-        if not hmac.compare_digest(fields.get("key", b""), self._key):
+        if not hmac.compare_digest(fields.get("key", b""), self._key) or len(fields.get("letter", b"")) > LIMIT:
             return None
         self._last = nonce = fields["nonce"]
         with self._busy:

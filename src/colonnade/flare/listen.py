@@ -62,7 +62,8 @@ class FlareListener:
                 for link in self._links.values():
                     if link.nonce and link.nonce == fields.get("nonce"):
                         link.nonce, link.lost, link.heard = b"", 0, time.monotonic()
-                        link.came.put(fields.get("letter", b""))
+                        letter = fields.get("letter", b"")
+                        link.came.put(letter if len(letter) <= LIMIT else b"")  # no letter, and refused as such
 
     def connection(self, party: str) -> int:
         """The number of the site's present link; 0 if it has none, and then it is asked for one."""

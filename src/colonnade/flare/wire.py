@@ -8,6 +8,7 @@ from nvflare.apis.shareable import Shareable
 from colonnade.flare.door import Fields
 
 OK = ReturnCode.OK
+LONGEST = 64  # bytes of everything but a letter
 _NAMES = ("nonce", "key", "last", "done", "letter")
 
 
@@ -17,5 +18,6 @@ def shareable_of(fields: Fields) -> Shareable:
 
 
 def fields_in(message: Shareable) -> Fields:
-    """What came in a message, if it is bytes under a name that we know."""
-    return {name: message[name] for name in _NAMES if isinstance(message.get(name), bytes)}
+    """What came in a message, if it is bytes under a name that we know, and not too many."""
+    found = {name: message[name] for name in _NAMES if isinstance(message.get(name), bytes)}
+    return {name: value for name, value in found.items() if name == "letter" or len(value) <= LONGEST}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from colonnade.channel import Channel, add
-from colonnade.errors import AwayError, MessageError, SealError
+from colonnade.errors import AwayError, MessageError, SealError, naming
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode, fields_of
 from colonnade.method import Turn
@@ -26,7 +26,7 @@ from colonnade.runtime.lines import Lines
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import refused
 from colonnade.runtime.site import Site
-from colonnade.runtime.told import Budgets, Kept, number_in
+from colonnade.runtime.told import Budgets, Kept, largest, number_in
 from colonnade.seal.blinding import Blinding
 from colonnade.state import Packed
 from colonnade.table import Table
@@ -141,7 +141,8 @@ class Remote(InProcess):
         def check(opened: Fields) -> None:
             self.schema.check(party, "up", step, opened, rows, turn.round)
 
-        return self.channel.open_up(like, wire, party=party, step=step, turn=turn, check=check)
+        with naming(party, step):
+            return self.channel.open_up(like, wire, party=party, step=step, turn=turn, check=check)
 
     def _like(self, party: str, step: str, turn: Turn, wire: Fields) -> Any:
         """Something of the form that a reply has."""
@@ -266,23 +267,28 @@ class Remote(InProcess):
         more = len(letter.before) or len(letter.frames) > 1
         if not letter.is_about(asked) or letter.kind not in ("answer", "refusal") or more:
             raise MessageError(f"'{party}' replied with a {letter.kind} that is not about what it was asked.")
+        what = asked.step or asked.kind
         if letter.kind == "refusal":
-            raise refused(letter.frames[0] if letter.frames else b"", party)
+            with naming(party, what):
+                refusal = refused(letter.frames[0] if letter.frames else b"", party)
+            raise refusal
         if asked.kind == "step" and bool(letter.frames) != (self._kinds[asked.step] is not None):
             said = "a message" if letter.frames else "nothing"
             raise MessageError(f"'{party}' answered step '{asked.step}' of round {asked.round} with {said}.")
         if not letter.frames:
             return None
-        try:
-            fields, about = decode_fields(letter.frames[0])
-        except MessageError as error:
-            what = asked.step or asked.kind
-            raise MessageError(f"'{party}' answered '{what}' of round {asked.round} with no message: {error}") from None
-        if about != Envelope(asked.step or asked.kind, party, asked.round):
+        with naming(party, what):
+            fields, about = decode_fields(letter.frames[0], largest(asked, self._form(party, asked)))
+        if about != Envelope(what, party, asked.round):
             raise MessageError(
                 f"'{party}' replied with a frame of '{about.sender}', step '{about.step}', round {about.round}."
             )
         return fields
+
+    def _form(self, party: str, asked: Letter) -> Fields | None:
+        """What the answer to a step will look like, if that is known."""
+        rows = self._turns[asked.leader][1].rows.shape[-1] if asked.kind in ("step", "sum") else 0
+        return self.schema.like(party, "up", asked.step, rows) if rows else None
 
     def call(self, kind: str, party: str, message: Fields | None = None, **about: Any) -> Fields:
         """One letter to one party and its answer."""

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import MessageError, printable
+from colonnade.message import MAX_FRAME
+from colonnade.runtime.letter import Letter
 from colonnade.runtime.scope import PURPOSES
 from colonnade.seal.accountant import Budget, epsilon
 
 Fields = Mapping[str, Tensor]
+SMALL = 1 << 16  # bytes of a frame that holds no rows
+SEALED = 4  # how many times eight bytes a number may have under any seal
 AHEAD = 10_000  # states that a party may have kept of which an owner that died never heard
 BUDGET = ("granted", "delta", "spent", "releases", "allowed")
 _WHOLE = ("releases", "allowed")
@@ -26,6 +30,13 @@ def number_in(party: str, came: Fields, name: str) -> Tensor:
     if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
         raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
     return came[name]
+
+
+def largest(asked: Letter, form: Fields | None) -> int:
+    """Bytes of the largest frame that can answer a letter; of a step, whatever its seals make of the agreed form."""
+    if form is not None:
+        return SMALL + SEALED * sum(8 * value.numel() for value in form.values())
+    return SMALL if asked.kind in ("keep", "back", "place", "spent", "end") else MAX_FRAME
 
 
 class Kept:

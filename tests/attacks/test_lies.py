@@ -1,0 +1,110 @@
+"""A party with valid keys that lies in what it says beside its messages: the owner stops, and says who and what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from benchmarks.lies import LIAR, WRONG_FACTS, WRONG_LETTERS, WRONG_NUMBERS, WRONG_SHAPES, Court, Place, judged
+
+from colonnade.errors import ConfigError, MessageError
+from colonnade.federation.answers import ANSWERS, checked_answer
+from colonnade.federation.sizes import check_networks
+from colonnade.method import make_method
+from colonnade.models import MLP
+from colonnade.optim import make_optimizer
+from colonnade.runtime.told import Budgets, Kept
+from colonnade.seal.noise import Noise
+from colonnade.table import Table
+
+KEEP, SPENT = Place("keep", "", "", "kept"), Place("spent", "", "", "spent")
+TOLD: list[tuple[str, Place, str, Callable[[Any], Any]]] = [
+    *(("plain", KEEP, name, lie) for name, lie in WRONG_NUMBERS.items()),
+    ("plain", Place("talk", "prepare", "", "rows"), "null", WRONG_FACTS["null"]),
+    ("plain", Place("talk", "prepare", "", "shape"), "10^7 numbers", WRONG_SHAPES["10^7 numbers"]),
+    ("plain", Place("talk", "prepare", "", "cardinalities"), "10^7", lambda true: [10**7]),
+    ("plain", Place("talk", "hello", "", "name"), "a wrong text", WRONG_FACTS["a wrong text"]),
+    ("plain", Place("talk", "plan", "", ""), "another job", WRONG_LETTERS["another job"]),
+    *(("noise", SPENT, name, lie) for name, lie in WRONG_NUMBERS.items()),
+]
+
+
+@pytest.fixture(scope="module")
+def courts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Court]:
+    torch.set_num_threads(1)
+    return {case: Court(tmp_path_factory.mktemp("court") / "files", case) for case in ("plain", "noise")}
+
+
+@pytest.mark.parametrize("case", ["plain", "noise"])
+def test_the_truth_is_believed(courts: dict[str, Court], case: str) -> None:
+    """The control: a run in which nobody lies ends well."""
+    assert courts[case].run(lambda request, reply: reply) == ""
+
+
+@pytest.mark.parametrize("told", TOLD, ids=[f"{one[1]}: {one[2]}" for one in TOLD])
+def test_a_lie_is_refused_by_name_and_field(courts: dict[str, Court], told: Any) -> None:
+    case, place, _, lie = told
+    said = courts[case].tell(place, lie)
+    assert judged(place, said) == "refused", said
+
+
+@pytest.mark.parametrize("word", ANSWERS)
+def test_every_word_has_exact_answers(word: str) -> None:
+    with pytest.raises(MessageError, match=f"'{LIAR}' to '{word}' has besides 'more'"):
+        checked_answer(LIAR, word, {**dict.fromkeys(ANSWERS[word], ""), "more": 1})
+    for field in ANSWERS[word]:
+        for lie in WRONG_FACTS.values():
+            said: dict[str, Any] = dict.fromkeys(ANSWERS[word], None) | {field: lie("0")}
+            with pytest.raises(MessageError, match=f"'{LIAR}'") as caught:
+                checked_answer(LIAR, word, said)
+            assert len(str(caught.value)) < 400 and str(caught.value).isprintable()
+
+
+def test_networks_are_counted_before_memory_is_taken_for_them() -> None:
+    """Rows of 250,000 numbers and a wide network: gigabytes, said in a moment and by name."""
+    table = Table(torch.arange(3).numpy(), torch.zeros(1, 250_000).expand(3, 250_000), name=LIAR)
+    method, how = make_method("splitnn"), make_optimizer("sgd", lr=0.1)
+    check_networks([table], method, [MLP(hidden=(64,))], [how], 2)
+    with pytest.raises(ConfigError, match=f"'{LIAR}' would have 250,.* parameters"):
+        check_networks([table], method, [MLP(hidden=(1000,))], [how], 2)
+
+
+def test_kept_numbers_follow_each_other() -> None:
+    kept, one = Kept(), b"a session"
+    assert int(kept.check(LIAR, {"kept": torch.tensor([7])}, one, None)) == 7  # an owner that knows none begins there
+    assert int(kept.check(LIAR, {"kept": torch.tensor([8])}, one, torch.tensor([7]))) == 8
+    for false in (8, 7, 10, 2**40):
+        with pytest.raises(MessageError, match=f"'{LIAR}' kept a state and called it 'kept' = {false}; 9 was due"):
+            kept.check(LIAR, {"kept": torch.tensor([false])}, one, torch.tensor([8]))
+    assert int(kept.check(LIAR, {"kept": torch.tensor([12])}, b"another", torch.tensor([8]))) == 12  # the owner died
+
+
+def test_budgets_follow_from_their_releases() -> None:
+    own, budgets = Noise(epsilon=8.0).budget(LIAR), Budgets()
+    for _ in range(3):
+        own.spend(torch.arange(4), "train")
+    found = own.summary()
+    told = {key: float(found[key]) for key in ("granted", "delta", "spent", "releases", "allowed")}
+    told["messages.train"] = 3.0
+
+    def check(**false: float) -> dict[str, Any]:
+        fields = {key: torch.tensor([value], dtype=torch.float64) for key, value in (told | false).items()}
+        return budgets.check(LIAR, fields, own)
+
+    assert check()["releases"] == 3
+    for name, value in {
+        "granted": 80.0, "delta": 0.5, "spent": 0.1, "releases": 2.0, "allowed": 10**6, "messages.train": 1.0,
+        "messages.steal": 1.0, "more": 1.0,
+    }.items():  # fmt: skip
+        with pytest.raises(MessageError, match=f"'{LIAR}' told of its budget") as caught:
+            check(**{name: value})
+        assert name in str(caught.value) or name == "releases"
+
+
+def test_courts_are_made_of_real_parts(courts: dict[str, Court]) -> None:
+    said = courts["plain"].said()
+    words = {place.step for place in said if place.kind == "talk"}
+    assert set(ANSWERS) - {"end"} <= words and KEEP in said and Path(courts["plain"].folder).is_dir()
