@@ -17,6 +17,7 @@ from colonnade.runtime.letter import title
 from colonnade.table import Table
 
 log = logging.getLogger(__name__)
+PAUSE = 0.2  # seconds between two hellos to a party whose lines break at once, so that it cannot keep us busy
 CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the owner says so
 REFUSED = "the owner refused this side"  # what it reads if the cause is its own, and coming again does not help
 
@@ -64,6 +65,7 @@ class TlsLines:
         self.audit, self.metrics, self.status = audit, metrics, status
         self._at: dict[str, int] = {}  # by party: the number of its connection
         self._who: dict[str, str] = {}  # its incarnation
+        self._met: dict[str, float] = {}  # when it was last said hello to
         self._sessions: dict[str, bytes] = {}
         self._asked: dict[str, bytes] = {}  # the request that is not answered yet
         self._lost: dict[str, tuple[float, AwayError]] = {}  # who is away, since when and why
@@ -158,15 +160,18 @@ class TlsLines:
         self.metrics.away(party)
         self.status.away(party)
         while known is None:
+            time.sleep(max(self._met.get(party, 0.0) + PAUSE - time.monotonic(), 0.0))
             try:
                 self._at[party] = self.listener.wait(party, until - time.monotonic(), after=self._at.get(party, 0))
             except AwayError as error:
                 why = f"'{party}' did not connect within {self.deadline:g} s; start it."
                 raise self._lose(party, _earlier(error, until) or why, until) from None
             try:
+                self._met[party] = time.monotonic()
                 known = self._hello(party)
             except Broken as error:
                 log.warning("%s", error)
+                self._check_time(party, until)
         self._who[party] = known
         self.metrics.waited(party, time.monotonic() - began)
         self.metrics.up(party)
@@ -186,6 +191,7 @@ class TlsLines:
         before = self._who.get(party)
         while True:
             self._connect(party, until)
+            self._check_time(party, until)
             self.metrics.reconnected(party)
             if self._who[party] != before:
                 raise self._lose(party, f"'{party}' came back as another process.", connected=True)
@@ -195,6 +201,11 @@ class TlsLines:
                 log.warning("%s", error)
             else:
                 return
+
+    def _check_time(self, party: str, until: float) -> None:
+        """Whoever opens one line after the other and answers on none is as good as away."""
+        if time.monotonic() >= until:
+            raise self._lose(party, f"'{party}' answered on none of its lines within {self.deadline:g} s.", until)
 
     def _lose(self, party: str, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
         """A party is away: at the end of its deadline, or from now on; the error that says so."""
