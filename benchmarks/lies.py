@@ -278,7 +278,7 @@ class Court:
         how = dict(CASES[case])
         self.folder, self.parties = folder, FOUR[: how.pop("parties", 2)]
         Trial(folder, rounds=2, evaluate_every=1, parties=self.parties, **how)
-        write_rows(folder, 160, self.parties)
+        write_rows(folder, 60 + 50 * len(self.parties), self.parties)
         self.owner = OWNER
 
     def run(self, spoil: Spoil) -> str:
@@ -339,7 +339,7 @@ class Court:
         return self.run(spoil)
 
 
-IN_WORDS = ("the signature", "the set", "the places", "the proof")  # by which the alignment names its fields
+IN_WORDS = ("the signature", "the set", "the places", "the proof", "keys or signatures")  # for fields without a name
 
 
 def judged(place: Place, said: str) -> str:

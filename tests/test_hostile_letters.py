@@ -91,7 +91,7 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
     raw = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
     new = mutant(draw, raw, [one[2] for one in lines.heard[-20:]])
     if new != raw and not may_be_written(raw, new, silent_steps(lines.remote), from_party=False):
-        attack_party(party, new, score)
+        attack_party(party, [new], score)
     assert score.crashed == [] and score.accepted == []
 
 
