@@ -38,7 +38,7 @@ class EndOfJob:
                 continue
             try:
                 self._tell(party, call)
-            except AwayError as error:
+            except ColonnadeError as error:  # the run is done, whatever one party makes of it
                 log.warning("the end of the job was not heard: %s", error)
             else:
                 self.desk.end(heard=[*self._heard, party])

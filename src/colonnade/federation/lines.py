@@ -93,6 +93,9 @@ class TlsLines:
                 self.metrics.fault("link")
                 self.status.failed(str(error))
                 self._ask_again(party, until)
+            except MessageError:
+                del self._asked[party]  # it was answered, if with rubbish
+                raise
             else:
                 del self._asked[party]
                 return answer
