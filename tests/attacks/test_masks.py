@@ -128,7 +128,7 @@ def test_rounding_of_what_was_told_shows_nothing(old: bool, monkeypatch: pytest.
     turn = owner.turn(7)
     owner.sum(owner.victim, "embed", turn)
     width = owner.remote.schema.like(owner.victim, "down", "decide", 32)["h"].shape
-    said = owner.ask(owner.victim, "decide", turn, {"h": torch.full(width, 0.7), "share": torch.tensor(1e7)})["o"]
+    said = owner.ask(owner.victim, "decide", turn, {"h": torch.full(width, 0.7), "share": torch.tensor(1.0)})["o"]
     assert (len(said.unique(dim=0)) > 1) == old
 
 

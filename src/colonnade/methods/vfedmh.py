@@ -34,6 +34,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.errors import MessageError
 from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, why_not_weighted
 from colonnade.optim import OptimizerBuilder
@@ -83,6 +84,8 @@ class VFedMH(Method):
     @party_step
     def decide(self, mine: Mine, turn: Turn, mean: Mean) -> Logits:
         """R_k = decision_k(E), with this party's own part of E still tied to its embedding net."""
+        if not 0 < float(mean.share) <= 1:  # at a huge one, own embeddings would show in which answers overflow
+            raise MessageError(f"a share of {float(mean.share):g} in a mean came; it is above 0 and at most 1.")
         own = mean.share * mine.scratch.pop("output")
         mine.scratch["others"] = (mean.h - own).detach()
         mine.scratch["share"] = mean.share

@@ -164,6 +164,8 @@ class Party(Server):
         reply = self._run(step, turn, letter)
         if reply is None:
             return None
+        if self.blinded is not None and not self.seat.schema.has_rows(self.name, letter.step):
+            self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
         rows = turn.rows.shape[-1]
         self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
         wire = self.channel.seal_up(reply, party=self.name, step=letter.step, turn=turn)
@@ -287,10 +289,11 @@ class Party(Server):
         if letter.table not in self.site.tables:
             raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
         if letter.purpose == "train":
-            if letter.table != "train" or letter.round >= self.seat.settings.rounds:
+            # A part would be read by nobody but the book of sums, and make each of them another sum.
+            if letter.table != "train" or letter.round >= self.seat.settings.rounds or letter.part:
                 raise MessageError(
-                    f"round {letter.round} on '{letter.table}' came to '{self.name}', which agreed to "
-                    f"{self.seat.settings.rounds} rounds on 'train'."
+                    f"part {letter.part} of round {letter.round} on '{letter.table}' came to '{self.name}', which "
+                    f"agreed to {self.seat.settings.rounds} rounds on 'train', each in one part."
                 )
             return self.schedule.batch_of(letter.round) if owner is None else self.schedule.rows_of(letter.round, owner)
         if letter.round > self.seat.settings.rounds:

@@ -88,6 +88,11 @@ class Schema:
         """Whether a rehearsal had such a message."""
         return f"{party}/{way}/{step}" in self.forms
 
+    def has_rows(self, party: str, step: str) -> bool:
+        """Whether a step's reply has something of every row, and not numbers about a network alone."""
+        form = self.forms.get(f"{party}/up/{step}", {})
+        return any(ROWS in shape for _, shape in form.values())
+
     def like(self, party: str, way: str, step: str, rows: int) -> dict[str, Tensor] | None:
         """Empty fields of the form that a message will have, if that is known."""
         form = self.forms.get(f"{party}/{way}/{step}")

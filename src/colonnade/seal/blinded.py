@@ -65,6 +65,7 @@ class BlindedEnd:
         self._about: Subject | None = None
         self._meaning = b""
         self._recovering: RecoverParty | None = None
+        self._begun = Ticket(0, 0, 0, "")  # what that one is for, as the owner asked
 
     def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
         """Take the values of the next sum, and what it is about; noted in the book before anything can leave.
@@ -132,8 +133,10 @@ class BlindedEnd:
             bound_to = ticket._replace(tensor=tensor_name(self._meaning, *own))
             agree = partial(self.book.agree, about)
             self._recovering = RecoverParty(masker.membership, bound_to, ring, masker.log, agree)
+            self._begun = ticket
             return spoken(*self._recovering.advertise()[1:])
-        if self._recovering is None:
+        if self._recovering is None or ticket != self._begun:
+            # Other fields, or in another order, under masks that all others put on these would show this party's.
             raise SealError(f"'{self.party}' was asked to {phase:.40} in a sum that it did not begin; stop.")
         return self._go_on(self._recovering, phase, told, own)
 

@@ -1,9 +1,10 @@
 """What a party has lent its values to, on its own disk before anything of it leaves, so that no restart forgets.
 
-Two rules stand on it, and neither takes the owner's word for what is new:
+Three rules stand on it, and none takes the owner's word for what is new:
 
 * *One sum about the same.* A step of a round about the same people is summed once. It may be asked again, after a
   crash or a broken link, only with everything as it was: what was told, scales, this party's values, the parties.
+* *One answer about a network* in a run, if there are open ones.
 * *One set per person.* Two sums of a person's rows over different parties differ by single parties' values. The set
   may not change within a round, and in a job at most as often as the operator allows.
 
@@ -95,6 +96,19 @@ another message, scale or state; a sum comes again as it was or not at all.
             )
         if key not in self._lent:
             self._note(["sum", key.hex(), exact.hex()])
+
+    def tell(self, step: str, values: bytes) -> None:
+        """Note an open answer about a network; asked after every gradient it would show what a sum is to hide."""
+        if self.rules.changes is None:
+            return  # in a simulation it may be watched
+        key = hashlib.sha256(pack("told", self.job, step)).digest()[:16]
+        if self._lent.get(key, values[:16]) != values[:16]:
+            raise SealError(
+                f"'{self.party}' has answered step '{step}' in this run, and its networks have changed since; beside "
+                "blinded sums that is told once, so ask when the training is at its end."
+            )
+        if key not in self._lent:
+            self._note(["sum", key.hex(), values[:16].hex()])
 
     def agree(self, about: Subject, survivors: Sequence[str]) -> None:
         """Note over whom a sum is opened, before this party signs it."""
