@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow")
 
 
 def test_no_mutated_word_is_accepted_and_none_ends_a_party(tmp_path: Path) -> None:
+    """The control is within: the true words between the mutated ones are accepted, and the job goes on to its end."""
     tally = attack(400, 1, tmp_path, near)
     assert tally.tried.total() > 250 and min(tally.tried[word] for word in ("hello", "terms", "plan", "begin")) > 0
     assert not tally.accepted and not tally.crashed
