@@ -12,9 +12,12 @@ import pytest
 from colonnade.errors import LONGEST, ManifestError, RefusedError, printable
 from colonnade.federation import dial, keys
 from colonnade.federation.audit import AuditLog
+from colonnade.federation.exits import Exit, exit_of
 from colonnade.federation.logs import log_to
 from colonnade.federation.status import StatusFile, read_status
+from colonnade.message import Envelope, encode
 from colonnade.runtime.server import LONGEST_REFUSAL, refusal, refused
+from colonnade.seal.relay import spoken
 
 EVIL = "well\x1b]0;owned\x07\x1b[2J\r\n2026-11-18T00:00:00Z INFO all parties agreed\u202e\u2028\u200b" + "x" * 10_000
 
@@ -32,6 +35,13 @@ def test_a_refusal_of_a_party_is_one_printable_sentence_with_its_name() -> None:
     for words in (EVIL, "the run of 'clinic' failed.", "of 'shop' " + EVIL):
         said = str(refused(refusal(ManifestError(words), "shop"), "shop"))
         assert is_harmless(said, LONGEST_REFUSAL + 40) and said.startswith("'shop' refused: ")
+
+
+@pytest.mark.parametrize("kind", ["LinkError", "AwayError", "Broken", "UnreachableError", "KeyboardInterrupt", "Exit"])
+def test_no_refusal_makes_a_service_start_the_owner_again_for_ever(kind: str) -> None:
+    """Whoever was away, or stopped by hand, is started again; a peer must not be able to say that it was so."""
+    frame = encode(spoken(kind.encode(), b"no."), Envelope("refusal", "shop", 0))
+    assert exit_of(refused(frame, "shop")) is Exit.BAD_INPUT
 
 
 def test_files_of_a_side_hold_no_others_controls(tmp_path: Path) -> None:
