@@ -4,6 +4,8 @@ A report and the page that follows a run are made of the newest checkpoint, so t
 another. They need neither preparations nor the file of budgets, and show the same without them.
 """
 
+import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 import colonnade as cn
+from colonnade import checkpoint
 from colonnade.errors import CheckpointError
 from colonnade.federation.desk import Desk
 from colonnade.prepared import read_preparations
@@ -187,3 +190,14 @@ def test_rows_that_a_side_kept_and_lost(tmp_path: Path) -> None:
     (tmp_path / "side" / "rows.bin").unlink()
     with pytest.raises(CheckpointError, match=r"rows\.bin is not as it was kept"):
         desk.rows("f")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_history_with_what_is_no_number_is_shown_without_it(run: Path, value: float) -> None:
+    place = run / NEWEST / "manifest.json"
+    manifest = json.loads(place.read_text())
+    del manifest["digest"]
+    for row in manifest["facts"]["history"][:1]:
+        row |= {name: value for name in row if name.endswith("loss")}
+    place.write_text(json.dumps(manifest | {"digest": checkpoint._digest(manifest)}))
+    assert report(run).exit_code == 0

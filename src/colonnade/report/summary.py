@@ -162,8 +162,9 @@ class RunView:
         }
 
     def curve(self, x: str, y: str) -> list[tuple[float, float]]:
-        """One column of the history against another, where both are."""
-        return [(row[x], row[y]) for row in self.history if x in row and y in row]
+        """One column of the history against another, where both are, and numbers that can be drawn."""
+        points = [(row[x], row[y]) for row in self.history if x in row and y in row]
+        return [point for point in points if all(map(math.isfinite, point))]
 
     def reach(self, accuracy: float) -> Row | None:
         """The first evaluation that was at least so accurate."""
