@@ -18,6 +18,7 @@ from colonnade.seal.accountant import Budget, epsilon
 Fields = Mapping[str, Tensor]
 SMALL = 1 << 16  # bytes of a frame that holds no rows
 SEALED = 4  # how many times eight bytes a number may have under any seal
+UNHEARD = 100  # times in a session that a number may be lost because somebody else went away
 AHEAD = 10_000  # states that a party may have kept of which an owner that died never heard
 BUDGET = ("granted", "delta", "spent", "releases", "allowed")
 _WHOLE = ("releases", "allowed")
@@ -49,10 +50,12 @@ class Kept:
         """The number that a party told; ``known`` is its last one, which a checkpoint may have named."""
         number, last = number_in(party, came, "kept"), 0 if known is None else int(known)
         told_in, told = self._heard.get(party, (b"", 0))
-        least, most = (told + 1, told + 1) if told_in == session else (last + 1, last + AHEAD)
+        # In a session too a number may go unheard: while one party's was waited for, another one went away.
+        least, most = (told + 1, told + UNHEARD) if told_in == session else (last + 1, last + AHEAD)
         if not least <= int(number) <= most:
-            due = f"{least}" if least == most else f"one from {least} to {most}"
-            raise MessageError(f"'{party}' kept a state and called it 'kept' = {int(number)}; {due} was due.")
+            raise MessageError(
+                f"'{party}' kept a state and called it 'kept' = {int(number)}; one from {least} to {most} was due."
+            )
         self._heard[party] = session, int(number)
         return number
 
