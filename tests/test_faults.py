@@ -110,6 +110,20 @@ def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, un
 
 
 @pytest.mark.long
+def test_who_dies_while_the_end_is_told_comes_back_and_ends_well(make: Make, undisturbed: dict[str, str]) -> None:
+    first = make()
+    assert first.run() and finished(first), first.words(OWNER)
+    last = len(first.letters("shop"))  # the end; the owner has twice as many answers
+    deaths = [("shop", Knobs(kill_before=last)), ("shop", Knobs(kill_after=last))]
+    deaths += [(OWNER, Knobs(kill_before=2 * last)), (OWNER, Knobs(kill_after=2 * last - 1))]
+    for who, knobs in deaths:
+        trial = make()
+        assert trial.run({who: [knobs]}) and finished(trial), (knobs, trial.words(OWNER))
+        assert [name for name, _ in trial.deaths] == [who]
+        assert trial.result() == undisturbed
+
+
+@pytest.mark.long
 def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     twice = Knobs(twice=tuple(range(2, 60, 3)), again=tuple(range(25, 60, 4)))
