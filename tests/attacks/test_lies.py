@@ -79,6 +79,9 @@ def test_kept_numbers_follow_each_other() -> None:
     for false in (8, 7, 10, 2**40):
         with pytest.raises(MessageError, match=f"'{LIAR}' kept a state and called it 'kept' = {false}; 9 was due"):
             kept.check(LIAR, {"kept": torch.tensor([false])}, one, torch.tensor([8]))
+    for _ in range(2):
+        kept.ask([LIAR])  # one answer goes unheard, because another party went away
+    assert int(kept.check(LIAR, {"kept": torch.tensor([10])}, one, torch.tensor([8]))) == 10
     assert int(kept.check(LIAR, {"kept": torch.tensor([12])}, b"another", torch.tensor([8]))) == 12  # the owner died
 
 

@@ -339,6 +339,7 @@ class Remote(InProcess):
         for name in needed.keys() & self._state_of.keys():
             needed[name].add(int(self._state_of[name]))  # the only one, until the new number is heard
         told = {name: {"needed": torch.tensor(sorted(numbers), dtype=torch.int64)} for name, numbers in needed.items()}
+        self._kept.ask(told)
         for name, came in self.everybody("keep", told).items():
             session = self._asked[name].session
             self._state_of[name] = self._kept.check(name, came, session, self._state_of.get(name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from colonnade.seal.accountant import Budget, epsilon
 Fields = Mapping[str, Tensor]
 SMALL = 1 << 16  # bytes of a frame that holds no rows
 SEALED = 4  # how many times eight bytes a number may have under any seal
-UNHEARD = 100  # times in a session that a number may be lost because somebody else went away
 AHEAD = 10_000  # states that a party may have kept of which an owner that died never heard
 BUDGET = ("granted", "delta", "spent", "releases", "allowed")
 _WHOLE = ("releases", "allowed")
@@ -45,17 +45,21 @@ class Kept:
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[bytes, int]] = {}  # by party: in which session it told its last number
+        self._asked: Counter[str] = Counter()  # since then
+
+    def ask(self, parties: Iterable[str]) -> None:
+        """Note that these are asked to keep a state; who answers goes unheard if another party goes away meanwhile."""
+        self._asked.update(list(parties))
 
     def check(self, party: str, came: Fields, session: bytes, known: Tensor | None) -> Tensor:
         """The number that a party told; ``known`` is its last one, which a checkpoint may have named."""
         number, last = number_in(party, came, "kept"), 0 if known is None else int(known)
         told_in, told = self._heard.get(party, (b"", 0))
-        # In a session too a number may go unheard: while one party's was waited for, another one went away.
-        least, most = (told + 1, told + UNHEARD) if told_in == session else (last + 1, last + AHEAD)
+        unheard = max(self._asked.pop(party, 1), 1)
+        least, most = (told + 1, told + unheard) if told_in == session else (last + 1, last + AHEAD)
         if not least <= int(number) <= most:
-            raise MessageError(
-                f"'{party}' kept a state and called it 'kept' = {int(number)}; one from {least} to {most} was due."
-            )
+            due = f"{least}" if least == most else f"one from {least} to {most}"
+            raise MessageError(f"'{party}' kept a state and called it 'kept' = {int(number)}; {due} was due.")
         self._heard[party] = session, int(number)
         return number
 
