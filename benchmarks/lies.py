@@ -215,6 +215,8 @@ def lies_about(place: Place, true: Any) -> dict[str, Callable[[Any], Any]]:
     if isinstance(true, Tensor):
         alone = true.shape == (1,) and place.kind in ("keep", "place", "spent")
         odd = WRONG_TENSORS | (WRONG_NUMBERS if alone else {})
+        if place.field.startswith("messages."):  # how many were for what is shown as the party says
+            odd = {name: lie for name, lie in odd.items() if name not in ("left out", "one more", *LESS)}
         return odd
     if place.field in ("rows", "test"):
         return WRONG_FACTS | WRONG_COUNTS
@@ -225,6 +227,7 @@ def lies_about(place: Place, true: Any) -> dict[str, Callable[[Any], Any]]:
     return WRONG_FACTS
 
 
+LESS = ("the one before", "none")
 PLAIN: dict[str, Any] = {"method": "splitnn"}
 NOISE = '[[seal]]\nkind = "noise"\nepsilon = 1000.0\n'
 CASES: dict[str, dict[str, Any]] = {

@@ -103,10 +103,14 @@ LIES = [
     ("identity", Exit.REFUSED, "the hello of 'shop' is signed by another identity"),
     ("clock", Exit.REFUSED, "the clock of 'shop' is 24.0 hours off"),
     ("version", Exit.REFUSED, "'shop' runs colonnade 0.0.1"),
-    ("rows", Exit.PROTOCOL, "'shop' has 196 rows to train on"),
+    ("rows", Exit.PROTOCOL, "'shop' has 196 'rows' to train on"),
     ("permuted", Exit.PROTOCOL, "in another order"),
     ("shape", Exit.PROTOCOL, "from 'shop' in step"),
-    ("nan", Exit.PROTOCOL, "'shop' answered 'embed' of round 0 with no message: field 'h' holds values that are not"),
+    (
+        "nan",
+        Exit.PROTOCOL,
+        "'shop' answered 'embed' of round 0 with what cannot be: field 'h' holds values that are not",
+    ),
 ]
 
 

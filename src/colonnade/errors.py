@@ -164,8 +164,8 @@ def printable(text: object, most: int = LONGEST) -> str:
 
 
 @contextmanager
-def naming(party: str, what: str) -> Iterator[None]:
-    """Let every sentence about what a party said name the party, and what it answered.
+def naming(party: str, what: str, where: str = "") -> Iterator[None]:
+    """Let every sentence about what a party said name the party, what it answered, and where in a run that was.
 
     >>> with naming("shop", "embed"):
     ...     raise MessageError("a frame has no end.")
@@ -178,7 +178,7 @@ def naming(party: str, what: str) -> Iterator[None]:
         said = str(error)
         if isinstance(error, AwayError) or (f"'{party}'" in said and what in said):
             raise
-        raise type(error)(f"'{party}' answered '{what}' with what cannot be: {said}") from None
+        raise type(error)(f"'{party}' answered '{what}'{where} with what cannot be: {said}") from None
 
 
 def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:

@@ -74,8 +74,11 @@ def test_networks_are_counted_before_memory_is_taken_for_them() -> None:
 
 def test_kept_numbers_follow_each_other() -> None:
     kept, one = Kept(), b"a session"
+    kept.ask([LIAR])
     assert int(kept.check(LIAR, {"kept": torch.tensor([7])}, one, None)) == 7  # an owner that knows none begins there
+    kept.ask([LIAR])
     assert int(kept.check(LIAR, {"kept": torch.tensor([8])}, one, torch.tensor([7]))) == 8
+    kept.ask([LIAR])
     for false in (8, 7, 10, 2**40):
         with pytest.raises(MessageError, match=f"'{LIAR}' kept a state and called it 'kept' = {false}; 9 was due"):
             kept.check(LIAR, {"kept": torch.tensor([false])}, one, torch.tensor([8]))

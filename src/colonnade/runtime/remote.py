@@ -141,7 +141,7 @@ class Remote(InProcess):
         def check(opened: Fields) -> None:
             self.schema.check(party, "up", step, opened, rows, turn.round)
 
-        with naming(party, step):
+        with naming(party, step, f" of round {turn.round}"):
             return self.channel.open_up(like, wire, party=party, step=step, turn=turn, check=check)
 
     def _like(self, party: str, step: str, turn: Turn, wire: Fields) -> Any:
@@ -277,7 +277,7 @@ class Remote(InProcess):
             raise MessageError(f"'{party}' answered step '{asked.step}' of round {asked.round} with {said}.")
         if not letter.frames:
             return None
-        with naming(party, what):
+        with naming(party, what, f" of round {asked.round}"):
             fields, about = decode_fields(letter.frames[0], largest(asked, self._form(party, asked)))
         if about != Envelope(what, party, asked.round):
             raise MessageError(
@@ -377,8 +377,11 @@ class Remote(InProcess):
 
     def spent(self) -> dict[str, dict[str, Any]]:
         """What each party says that its releases have cost."""
-        told = self.everybody("spent")
-        return {party: self._budgets.check(party, came, self.channel.end(party).budget) for party, came in told.items()}
+        return {party: self._budget(party, came) for party, came in self.everybody("spent").items()}
+
+    def _budget(self, party: str, came: Fields) -> dict[str, Any]:
+        heard = sum(line.messages for line in self.channel.ledger.rows if line.sender == party)
+        return self._budgets.check(party, came, self.channel.end(party).budget, heard)
 
     def wait_for(self, party: str | None) -> bool:
         """Wait until a party that was away is back; whether going back to a checkpoint is worth a try."""

@@ -74,14 +74,19 @@ class Budgets:
         """The run goes back, and a simulated party's budget with it."""
         self._last = {}
 
-    def check(self, party: str, came: Fields, own: Budget | None) -> dict[str, Any]:
-        """A budget's numbers as its summary has them, with the messages by purpose; ``own`` is as it was granted."""
+    def check(self, party: str, came: Fields, own: Budget | None, heard: int = 0) -> dict[str, Any]:
+        """A budget's numbers as its summary has them, with the messages by purpose.
+
+        ``own`` is as it was granted, ``heard`` how many messages came of the party: those that it counts may be a few
+        more, since some were lost on their way. Which of them were for what is shown as it says.
+        """
         told = {name: _single(party, name, value) for name, value in came.items()}
         if (own is None) != (not told) or (told and not told.keys() >= set(BUDGET)):
             due = "nothing" if own is None else ", ".join(BUDGET)
             raise MessageError(f"'{party}' told of its budget {sorted(told)}; {due} was expected.")
         if own is not None:
             self._check_values(party, told, own)
+            _check_messages(party, told, heard + AHEAD)
         self._last[party] = told
         messages = {name.removeprefix(_MESSAGES): int(told[name]) for name in told if name.startswith(_MESSAGES)}
         found: dict[str, Any] = {name: value for name, value in told.items() if name in BUDGET}
@@ -103,6 +108,12 @@ class Budgets:
 
     def _refusal(self, party: str, name: str, came: float, due: str) -> MessageError:
         return MessageError(f"'{party}' told of its budget '{name}' = {came:g}; {due} was expected.")
+
+
+def _check_messages(party: str, told: dict[str, float], most: int) -> None:
+    for name, value in told.items():
+        if name.startswith(_MESSAGES) and value > most:
+            raise MessageError(f"'{party}' told of its budget '{name}' = {value:g}; {most:,} at most were expected.")
 
 
 def _single(party: str, name: str, value: Tensor) -> float:
