@@ -165,7 +165,7 @@ ASIDE = {"step": "", "purpose": "", "turn": 0}
         ({"leader": "owner 1", "sender": "owner 1"}, "a letter of 'owner 1' for 'owner 1'"),
         ({"leader": "owner"}, "step 'embed' came to 'party 2' for 'owner'; owner 1 or owner 2 or owner 3 may ask it"),
         ({"leader": "owner", "purpose": "evaluate"}, "may ask it"),
-        ({"leader": "owner", "purpose": "evaluate", "step": "settle"}, "may ask it"),
+        ({"leader": "owner", "purpose": "evaluate", "step": "settle"}, "belongs to training alone"),
         ({"leader": "owner 2", **ASIDE, "kind": "keep", "table": ""}, "more than it has: ['leader']"),
         ({"leader": "owner 2", **ASIDE, "kind": "place"}, "more than it has: ['leader']"),
         ({"leader": "owner", **ASIDE, "kind": "place"}, ""),
