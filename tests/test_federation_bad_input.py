@@ -518,14 +518,15 @@ def test_a_plan_that_does_not_follow_from_the_terms(sides: Sides, fields: Any, s
 # Rows and files
 
 
-def test_a_file_that_changed_since_it_was_signed(sides: Sides) -> None:
+def test_a_file_that_changed_since_it_was_signed(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
     def change(request: Letter, reply: Letter) -> Letter:
         if request.step == "signed":
             with (sides.folder / "shop" / "table.csv").open("a") as file:
                 file.write("c999,0,0,0\n")
         return reply
 
-    assert "the files of 'shop' have changed" in refused(sides, TableError, spoil={"shop": change})
+    assert "'shop' cannot do that with its files" in refused(sides, TableError, spoil={"shop": change})
+    assert "the files of 'shop' have changed" in caplog.text
 
 
 def test_the_words_of_an_unexpected_error_stay_at_the_party(

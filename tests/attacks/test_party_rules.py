@@ -18,12 +18,14 @@ import pytest
 import torch
 
 from colonnade.errors import (
+    CheckpointError,
     ColonnadeError,
     FolderError,
     ManifestError,
     MessageError,
     PrivacyError,
     SealError,
+    TableError,
     TrainingError,
 )
 from colonnade.federation import guest as guests
@@ -360,6 +362,55 @@ def test_more_alignments_bring_no_more_rows(sides: Sides, monkeypatch: pytest.Mo
     again(range(10, 40))
 
 
+class Unbegun(Host):
+    """An owner that has a plan signed and does not begin."""
+
+    def _tell_plan(self, party: str) -> None:
+        raise TrainingError("enough.")
+
+
+def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides.write_parties("runs = 9\nrows = 20")
+    owner_has(sides, range(25))
+    with pytest.raises(TrainingError, match="enough"):
+        lead(small := sides.host(Unbegun))
+
+    class Again(Host):
+        def _sign_plans(self) -> None:
+            self._plan = small._plan
+            super()._sign_plans()
+
+    def align_more() -> int:
+        owner_has(sides, range(40))
+        (sides.folder / "run-bank" / "alignment.json").unlink(missing_ok=True)
+        host = sides.host(Again)
+        try:
+            host.gather()
+            host._with_all(host._ready)
+        finally:
+            host.close()
+        server = sides.guests["shop"].server
+        assert isinstance(server, Party)
+        return server.seat.table.rows
+
+    with pytest.raises(ManifestError, match=r"the plan says \[20, \[3\]\] of the rows of 'shop', which has \[32"):
+        align_more()
+    monkeypatch.setattr(guests, "check_plan", lambda *_: None)  # the control
+    assert align_more() == 32
+
+
+def test_terms_of_equal_value_and_another_text_are_others(sides: Sides) -> None:
+    liar = Liar(sides, more="[method]\nlr = 1.0")
+    liar.tell_terms(liar.terms)
+    other = {**liar.terms, "method": {**liar.terms["method"], "lr": 1}}
+    assert other == liar.terms and job_id(other) != job_id(liar.terms)
+    with pytest.raises(ManifestError, match=r"in method.lr \(1.0 here, 1 at the owner\)"):
+        liar.tell_terms(other)
+    assert len(json.loads((sides.folder / "run-shop" / "runs.json").read_text())) == 1
+
+
 # The privacy budget
 
 
@@ -499,6 +550,50 @@ def test_an_unexpected_error_is_a_refusal_without_its_words(
     assert "4711" not in str(caught.value)
 
 
+SPOILT = [
+    ("c007,1,2,3\nann-miller,1,2,3\nann-miller,1,1,1\n", "occur more than once", "ann-miller"),
+    ("c998,hiv-positive,2,3\nc999,0,0\n", "has 3 fields", "sides"),
+]
+
+
+@pytest.mark.parametrize(("rows", "logged", "secret"), SPOILT, ids=["ids", "paths"])
+def test_a_refusal_tells_no_id_and_no_place(
+    sides: Sides, caplog: pytest.LogCaptureFixture, rows: str, logged: str, secret: str
+) -> None:
+    lead(sides.host())
+    sides.restart()
+    table = sides.folder / "shop" / "table.csv"
+    new = table.with_name("new.csv")
+    new.write_text(table.read_text() + rows)
+    sides.write_parties("runs = 9", '[predict]\nfiles = "new.csv"')
+    shutil.copy(sides.folder / "mill" / "table.csv", sides.folder / "mill" / "new.csv")
+    with pytest.raises(TableError, match="'shop' cannot do that with its files as they are; its log says") as caught:
+        predicting(sides)
+    assert secret not in str(caught.value)
+    assert logged in caplog.text and secret in caplog.text, "the control: its own operator reads all of it"
+
+
+def test_a_refusal_tells_no_value(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
+    lead(sides.host())
+    sides.restart()
+    table = sides.folder / "shop" / "table.csv"
+    table.with_name("new.csv").write_text(table.read_text().replace("c007,", "c007,positive-", 1))
+    shutil.copy(sides.folder / "mill" / "table.csv", sides.folder / "mill" / "new.csv")
+    sides.write_parties("runs = 9", '[predict]\nfiles = "new.csv"')
+    with pytest.raises(TableError, match="its log says why") as caught:
+        predicting(sides)
+    assert "positive" not in str(caught.value) and "holds 'positive-" in caplog.text
+
+
+def test_a_refusal_names_a_file_and_not_its_folder(sides: Sides) -> None:
+    liar = Liar(sides)
+    (sides.folder / "run-shop").mkdir(exist_ok=True)
+    (sides.folder / "run-shop" / "runs.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"'shop' refused: runs\.json is damaged") as caught:
+        liar.tell_terms(liar.terms)
+    assert "/" not in str(caught.value)
+
+
 def test_the_owner_writes_no_lines_into_a_party_s_log(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         liar = Liar(sides)
@@ -508,3 +603,10 @@ def test_the_owner_writes_no_lines_into_a_party_s_log(sides: Sides, caplog: pyte
     assert caplog.records
     for one in caplog.records:
         assert "\x1b" not in one.getMessage() and "\n" not in one.getMessage()
+
+
+def test_what_blinded_terms_say_of_values_that_are_not_summed(sides: Sides) -> None:
+    """The owner of vfedmh reads every party's logits, whatever the seal."""
+    blind = {"method": "vfedmh", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
+    told = " ".join(terms_of(sides.owner_paper(**blind))["learns"])
+    assert "only the sum of all parties' embeddings (only their sum is used), and every party's logits of its" in told

@@ -196,8 +196,8 @@ class Guest:
         check_allowed(terms, self.name, self.paper.allow, self.paper.owner, keys)
         verify(self.paper.owner, signed_bytes("terms", terms), hex_of(facts, "signature", 64), "the owner's terms")
         self._check_pinned(terms)
-        if self.terms is not None and terms != self.terms:
-            found = first_difference(self.terms, terms)
+        found = None if self.terms is None else first_difference(self.terms, terms)
+        if found:
             raise ManifestError(
                 f"the terms are not those that '{self.name}' has signed, in {found}; undo that, or start both anew."
             )
@@ -276,7 +276,7 @@ class Guest:
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
         OpenRows(desk.folder).check(found[0], self._run, self.name)
         self.sheet.check_unchanged()
-        self._rows = found[0]
+        self._rows, self._plan = found[0], {}  # a plan that was checked was checked with other rows
         if self._trained is not None:
             preparation = preparation_in(self._trained.of_run(self._run).folder, self.name)
             preparation.check(self.sheet)
@@ -302,7 +302,7 @@ class Guest:
             raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
         if self._trained is not None:
             self._check_same_plan(self._trained.of_run(self._run).plan(), plan, self._tables[0].rows)
-        elif plan != self._plan:
+        elif first_difference(self._plan, plan):
             check_plan(plan, terms, self.name, self._tables[0], self.paper.allow)
         self._plan = plan
         return {"signature": sign(self.paper.keys.identity, "plan", plan).hex()}

@@ -1,10 +1,11 @@
 """What a party's own network may be: what it sends of a row must not give its columns away.
 
 A network without a hidden layer is one matrix and a bend. Whoever gets as many numbers of a row as the party has
-columns, in one message or over the rounds, has a linear system for the columns; a few known rows give the matrix. Under
-Blind the system is that of the sum, for all parties at once. So such a network is refused unless the operator says
-``layers = 0``. The same holds for methods in which the columns pass no network at all: ``apfed`` with its
-reconstruction loss sends what is linear in them.
+columns has a linear system for the columns; a few known rows give the matrix. A narrow network gives no fewer: rounds
+can be repeated, and every evaluation is about the same rows under other weights. Under Blind the system is that of the
+sum, for all parties at once. So such a network is refused unless the operator says ``layers = 0``. The same holds for
+methods in which the columns pass no network at all: ``apfed`` with its reconstruction loss sends what is linear in
+them.
 
 Hidden layers are counted in the network itself, as it would be built, not by its name: linear layers, and convolutions
 that look at more than one pixel; the last one makes the embedding. Tables of embedded codes are none, since a code can
@@ -115,13 +116,12 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
             f"the plan has a network with {layers} hidden layers for '{name}', and it allows {allow.layers} at least; "
             "change [model] of the job, or layers in [allow]."
         )
-    settings, columns = plan["settings"], columns_of(own)
-    passes = max(1, math.ceil(settings["rounds"] * min(settings["batch"], own.rows) / own.rows))
-    if allow.layers is None and not layers and width * passes >= columns:
+    if allow.layers is None and width and not layers:
         raise ManifestError(
-            f"'{name}' would send {width * passes} numbers of each row over the job that pass no hidden layer, and it "
-            f"has {columns} columns: they follow from those by a linear system; ask for a network with hidden layers "
-            "(and of apfed for another loss), or write layers = 0 in [allow]."
+            f"'{name}' would send {width} numbers of each row in a round that pass no hidden layer, and has "
+            f"{columns_of(own)} columns: they follow from as many by a linear system, and an owner may ask as often as "
+            "it likes; ask for a network with hidden layers (and of apfed for another loss), or write layers = 0 in "
+            "[allow]."
         )
 
 

@@ -90,20 +90,32 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
     method, owner = method_in(terms), terms["owner"]
     names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
-    sums = "only the sum of all parties'" if "blind" in kinds else "every party's"
+    sent = _sent(method.party_sends, "blind" in kinds)
     found = who_learns(terms["align"].get("mode") or "psi", names)
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:
-        scored = f"'{owner}' learns {sums} {method.party_sends} of the new rows, and their scores."
+        scored = f"'{owner}' learns {sent} of the new rows, and their scores."
         return [*found, scored, *noise, _RESTS_ON]
     lines = list(found)
     if method.party_sends != "nothing":
-        lines.append(f"'{owner}' learns {sums} {method.party_sends} of each round's rows.")
+        lines.append(f"'{owner}' learns {sent} of each round's rows.")
     if method.owner_sends != "nothing":
         lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     return [*lines, *noise, _RESTS_ON]
+
+
+def _sent(what: str, blind: bool) -> str:
+    """What the owner gets of parties; under Blind a method may still ask for some values one by one.
+
+    >>> _sent("embeddings (only their sum is used), logits", True)
+    "only the sum of all parties' embeddings (only their sum is used), and every party's logits"
+    """
+    summed, separate, single = what.partition("), ")
+    if not blind:
+        return f"every party's {what}"
+    return f"only the sum of all parties' {summed}" + (f"), and every party's {single}" if separate else "")
 
 
 def outline(terms: Mapping[str, Any]) -> str:

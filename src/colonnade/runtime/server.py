@@ -6,6 +6,7 @@ A request that comes twice is answered from the last reply, and any other sequen
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.errors import ColonnadeError, MessageError, again, name_of, printable
+from colonnade.errors import ColonnadeError, MessageError, NoCommonIdError, TableError, again, name_of, printable
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
@@ -22,6 +23,7 @@ from colonnade.seal.relay import heard, spoken
 log = logging.getLogger(__name__)
 Fields = dict[str, Tensor]
 LONGEST_REFUSAL = 2000  # bytes of its sentence
+_PLACE = re.compile(r"(?<![\w.])/(?:[^/\s'\"]+/)+([^/\s'\";:,]*)")  # on this machine, from its root
 Handler = Callable[[Letter], Fields | None]
 
 
@@ -65,6 +67,8 @@ class Server(ABC):
 
     def _refused(self, letter: Letter, error: Exception) -> bytes:
         told = error if isinstance(error, ColonnadeError) else unexpected(error, letter.kind)
+        if isinstance(told, TableError):
+            log_failure(letter.kind, told)  # the owner does not hear all of it
         return write_letter(letter.reply("refusal", self.name, refusal(told, self.name)))
 
     def _before(self, letter: Letter) -> list[Letter]:
@@ -147,8 +151,15 @@ def unexpected(error: Exception, what: str) -> ColonnadeError:
 
 def refusal(error: ColonnadeError, who: str) -> bytes:
     """An error as a frame: its kind, and its sentence."""
-    text = str(error).encode("utf-8", errors="replace")[:LONGEST_REFUSAL]
+    text = _told(error, who).encode("utf-8", errors="replace")[:LONGEST_REFUSAL]
     return encode(spoken(name_of(error).encode(), text), Envelope("refusal", who, 0))
+
+
+def _told(error: ColonnadeError, who: str) -> str:
+    """Its sentence; one about this side's own files may name ids and values, and any may say where they lie."""
+    if isinstance(error, TableError) and not isinstance(error, NoCommonIdError):
+        return f"'{who}' cannot do that with its files as they are; its log says why."
+    return _PLACE.sub(r"\1", str(error))
 
 
 def refused_letter(request: bytes, who: str, error: ColonnadeError) -> bytes:
