@@ -48,8 +48,9 @@ def check_size(data: bytes, limit: int) -> None:
 class _Link:
     """One stream of one party."""
 
-    def __init__(self, party: str, number: int) -> None:
-        self.party, self.number = party, number
+    def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
+        """``cut`` ends it at once, though the party reads nothing of what is on its way."""
+        self.party, self.number, self.cut = party, number, cut
         self.mailbox = Mailbox(party)
         self.outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self.goodbye = ""
@@ -87,6 +88,7 @@ class Listener:
         self._grpc = load_grpc()
         self._names, self._limit, self._crl, self._ca = frozenset(names), limit, crl, credentials.ca
         self._links: dict[str, _Link] = {}
+        self._replaced: dict[str, _Link] = {}  # the one before: it still has a goodbye to say
         self._numbers = dict.fromkeys(names, 0)
         self._changed = Condition()
         self._closed = False
@@ -199,11 +201,15 @@ class Listener:
             if self._closed:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "the owner is closing.")
             self._numbers[party] += 1
-            link, last = _Link(party, self._numbers[party]), self._links.get(party)
+            link, last = _Link(party, self._numbers[party], context.cancel), self._links.get(party)
             if not context.add_callback(lambda: link.finish(GONE)):
                 link.finish(GONE)  # before it was there
             self._links[party] = link
+            older = self._replaced.pop(party, None)
+            self._replaced |= {} if last is None else {party: last}
             self._changed.notify_all()
+        if older is not None:
+            older.cut()  # streams that a party does not read would else take the places of the others
         if last is not None:
             last.goodbye = f"another process with the certificate of '{party}' connected and took its place."
             last.finish("another connection of it took its place.")
