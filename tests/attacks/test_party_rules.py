@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 from colonnade.errors import (
     CheckpointError,
     ColonnadeError,
+    ConfigError,
     FolderError,
     ManifestError,
     MessageError,
@@ -325,7 +326,7 @@ def test_one_run_is_one_run(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> No
 # Rows
 
 
-def owner_has(sides: Sides, ids: range) -> None:
+def owner_has(sides: Sides, ids: Collection[int]) -> None:
     path = sides.folder / "bank" / "table.csv"
     kept = path.with_name("all.csv")
     if not kept.exists():
@@ -373,6 +374,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sides.write_parties("runs = 9\nrows = 20")
+    monkeypatch.setattr(OpenRows, "check", lambda *_: None)  # which would refuse the other rows before
     owner_has(sides, range(25))
     with pytest.raises(TrainingError, match="enough"):
         lead(small := sides.host(Unbegun))
@@ -399,6 +401,30 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         align_more()
     monkeypatch.setattr(guests, "check_plan", lambda *_: None)  # the control
     assert align_more() == 32
+
+
+def test_alignments_with_few_ids_do_not_tell_who_has_the_same_category(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many inputs a party's columns become follows from the categories among the rows in common."""
+    table = sides.folder / "shop" / "table.csv"
+    head, *lines = table.read_text().splitlines()
+    jobs = ("nurse" if int(line[1:4]) % 3 == 0 else "clerk" for line in lines)
+    table.write_text("\n".join([f"{head},job", *(f"{line},{job}" for line, job in zip(lines, jobs, strict=True))]))
+
+    def inputs(*ids: int) -> int:
+        owner_has(sides, ids)
+        (sides.folder / "run-bank" / "alignment.json").unlink(missing_ok=True)
+        host = sides.host(Unbegun, more="[prepare]\ntest = 0.0")
+        with suppress(ConfigError):  # batches are larger than that
+            lead(host)
+        return int(host._shapes["shop"]["shape"][0])
+
+    assert inputs(0, 3, 6) == 3  # one category among them, which is none
+    with pytest.raises(ManifestError, match="keeps its rows"):
+        inputs(0, 3, 7)
+    monkeypatch.setattr(OpenRows, "check", lambda *_: None)  # the control
+    assert inputs(0, 3, 7) == 5 and inputs(0, 3, 9) == 3
 
 
 def test_terms_of_equal_value_and_another_text_are_others(sides: Sides) -> None:

@@ -274,8 +274,8 @@ class Guest:
         found = desk.rows(self.sheet.digest)
         if found is None or found[1]["proof"] != facts.get("proof"):
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
-        OpenRows(desk.folder).check(found[0], self._run, self.name)
         self.sheet.check_unchanged()
+        OpenRows(desk.folder).open(found[0], self._run, self.name)  # the shape already tells of these rows
         self._rows, self._plan = found[0], {}  # a plan that was checked was checked with other rows
         if self._trained is not None:
             preparation = preparation_in(self._trained.of_run(self._run).folder, self.name)
