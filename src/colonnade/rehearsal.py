@@ -63,7 +63,7 @@ class _Watching(Parties):
         for place, k in enumerate(chosen):
             told = all if each is None else each[place]
             said = total if replies is None else replies[place]
-            for way, message in (("down", told), ("up", said), ("sum", total)):
+            for way, message in (("down", told), ("up", said), ("sum", total), ("each", each and told)):
                 if message is not None:
                     self.schema.note(self.names[k], way, step.__name__, message, rows)
 

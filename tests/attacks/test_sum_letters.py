@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lying_owner import ROWS, LyingOwner, trained
+from lying_owner import ROWS, LyingOwner, federation, trained
 from test_scales import SEAL, asked
 
 import colonnade as cn
+from colonnade import apart
 from colonnade.errors import MessageError, SealError
-from colonnade.runtime.party import Party
+from colonnade.runtime.history import History
+from colonnade.runtime.party import Party, Seat
 from colonnade.runtime.schema import Schema
 from colonnade.seal.blinded import BlindedEnd, tensor_name
 from colonnade.seal.keys import Ticket
@@ -150,6 +153,68 @@ def test_no_share_of_a_mean_makes_embeddings_overflow(share: float) -> None:
     told = {"h": torch.zeros(ROWS, 60), "share": torch.tensor(share)}
     with pytest.raises(MessageError, match=r"a share of \S+ in a mean came"):
         owner.ask(owner.victim, "decide", turn, told)
-    owner.serial += 1
+    owner.serial, turn = owner.serial + 1, owner.turn(8)
     owner.sum(owner.victim, "embed", turn)
     assert owner.ask(owner.victim, "decide", turn, {**told, "share": torch.tensor(0.25)})["o"].isfinite().all()
+
+
+# What a sum's parties were told before it
+
+
+def opened_sum(owner: LyingOwner, round: int) -> np.ndarray:
+    """All people of a new table, over all parties."""
+    turn = owner.turn(round, "one", "evaluate")
+    owner.serial += 1
+    return owner.opened({name: owner.sum(name, "logits", turn) for name in owner.names}).astype(np.int32) / 2**16
+
+
+def goes_back(owner: LyingOwner) -> None:
+    """The victim alone, to its first weights."""
+    owner.remote._post("back", owner.victim, {}, {"kept": torch.tensor([1])})
+    owner.remote._reply(owner.victim)
+
+
+def is_told(owner: LyingOwner) -> None:
+    """The victim alone, a gradient."""
+    turn, owner.serial = owner.turn(7), owner.serial + 1
+    owner.sum(owner.victim, "logits", turn)
+    owner.remote._kinds["follow"] = None
+    owner.remote._post("step", owner.victim, {"step": "follow", **turn}, {"slope": torch.ones(ROWS, 3)})
+    owner.remote._reply(owner.victim)
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
+@pytest.mark.parametrize("lie", [goes_back, is_told])
+def test_one_party_that_is_led_another_way_masks_for_itself(
+    lie: Any, protected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' values stay as they are, so that two sums would differ by what changed at the victim."""
+    if not protected:
+        monkeypatch.setattr(History, "hears", lambda *_: nullcontext())
+    make = apart.make_party
+
+    def keeping(seat: Seat) -> Party:
+        party = make(seat)
+        party.keeping.keep(party.states() | party.history.state(), [])  # as a letter before the first round may ask
+        return party
+
+    monkeypatch.setattr(apart, "make_party", keeping)
+    owner = LyingOwner(trained(cn.FDML(), cn.Blind(), parties=3), STRICT)
+    owner.remote.place("one", federation(3, seed=1)[1:])
+    before = opened_sum(owner, 6)
+    own = owner.value(owner.victim).astype(np.int32) / 2**16
+    lie(owner)
+    moved = before - opened_sum(owner, 7)
+    due = own - owner.value(owner.victim).astype(np.int32) / 2**16
+    assert np.abs(due).max() > 0.01
+    assert (np.abs(moved - due).max() == 0.0) == (not protected), "the control reads it exactly"
+    assert not protected or np.median(np.abs(moved)) > 100, "noise of 32 bits"
+
+
+def test_an_owner_is_told_who_was_led_another_way() -> None:
+    owner = LyingOwner(trained(cn.FDML(), cn.Blind(), parties=3), STRICT)
+    is_told(owner)
+    owner.blinding.serial = owner.serial
+    owner.remote.place("one", federation(3, seed=1)[1:])
+    with pytest.raises(SealError, match="was told something else in training than party 1, or has gone back"):
+        owner.run.evaluate(federation(3, seed=1))

@@ -24,6 +24,7 @@ from colonnade.models import ModelBuilder
 from colonnade.optim import OptimizerBuilder
 from colonnade.randomness import Sources
 from colonnade.runtime.build import build_parts
+from colonnade.runtime.history import History
 from colonnade.runtime.keeping import Keeping
 from colonnade.runtime.letter import Letter
 from colonnade.runtime.loop import LoopSite
@@ -116,7 +117,8 @@ class Party(Server):
         self.channel = Channel(Ledger(), seals=Seals(), sources=sources)
         self.channel.seals = seat.seals  # its sums are blinded by the end below, not by a channel to others
         self.channel.know("train", seat.table)
-        self.blinded = _blinded_end(seat)
+        self.blinded, self._steps = _blinded_end(seat), seat.method.steps()
+        self.history = History(seat.schema, self.blinded)
         rows = seat.table.rows
         self.schedule = (
             SharedSchedule(seat.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
@@ -125,7 +127,6 @@ class Party(Server):
         )
         for name, table in seat.tables.items():
             self.place(name, table)
-        self._steps = seat.method.steps()
         self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
 
     def place(self, name: str, table: Table) -> None:
@@ -183,7 +184,7 @@ class Party(Server):
         """A step whose reply may leave only under masks."""
         blinded, step, turn = self._blinded(), self._step_of(letter), self._turn_of(letter)
         codes = self._sum_codes(letter, turn)
-        about = self.channel.about(letter.step, turn, self.frame(letter, 0))
+        about = self.channel.about(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
         reply = self._run(step, turn, letter)
         self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
@@ -223,7 +224,8 @@ class Party(Server):
         received = [] if reads is None else [self._message(reads, letter, turn)]
         self.site.begin(turn)
         try:
-            return self.site.run(step, turn, received, shared=False)[0]
+            with self.history.hears(letter, lambda: self.frame(letter, 0)):
+                return self.site.run(step, turn, received, shared=False)[0]
         except ColonnadeError:
             raise
         except Exception as error:
@@ -320,7 +322,7 @@ class Party(Server):
     def _keep(self, letter: Letter) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
         needed = self._numbers(letter, "needed")
-        return {"kept": torch.tensor([self.keeping.keep(self.states(), needed)])}
+        return {"kept": torch.tensor([self.keeping.keep(self.states() | self.history.state(), needed)])}
 
     def take_up(self) -> None:
         """After a restart: begin where the newest state was kept, if one was."""
@@ -338,6 +340,7 @@ class Party(Server):
         state = self.keeping.get(number)
         self.site.load({self.seat.member: state})
         self.channel.end(self.name).load(under(state, "seal"))
+        self.history.load(state)
         self._turns = {}
 
     def _placed(self, letter: Letter) -> Fields:

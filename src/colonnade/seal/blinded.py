@@ -35,9 +35,13 @@ def tensor_name(meaning: bytes, *fields: str) -> str:
     return f"{meaning.hex()}/{'+'.join(fields)}"
 
 
-def mark_of(meaning: bytes) -> torch.Tensor:
-    """Four bytes by which an honest owner notices that a party masked something else than the others."""
-    return torch.frombuffer(bytearray(meaning[:4]), dtype=torch.int32).reshape(())
+def mark_of(about: Subject, forms: Mapping[str, Form]) -> torch.Tensor:
+    """By which an honest owner notices that a party masked something else than the others.
+
+    Two bytes are of what the owner knows, too; two of what parties were told before, which are equal at all of them.
+    """
+    known = about._replace(history=b"").meaning(forms)
+    return torch.frombuffer(bytearray(known[:2] + about.history[:2].ljust(2, b"\0")), dtype=torch.int32).reshape(())
 
 
 class BlindedEnd:
@@ -63,7 +67,7 @@ class BlindedEnd:
         self._masker: Masker | None = None
         self._coded: dict[str, Coded] = {}
         self._about: Subject | None = None
-        self._meaning = b""
+        self._meaning, self._mark = b"", torch.zeros((), dtype=torch.int32)
         self._recovering: RecoverParty | None = None
         self._begun = Ticket(0, 0, 0, "")  # what that one is for, as the owner asked
 
@@ -72,11 +76,12 @@ class BlindedEnd:
 
         ``values`` is a digest of them before noise and rounding; None for what will never travel.
         """
-        meaning = about.meaning({name: Form(one.codes.shape, one.ring, one.bound) for name, one in coded.items()})
+        forms = {name: Form(one.codes.shape, one.ring, one.bound) for name, one in coded.items()}
+        meaning = about.meaning(forms)
         self._coded, self._recovering = {}, None
         if values is not None:
             self.book.lend(about, meaning, values)
-        self._coded, self._about, self._meaning = coded, about, meaning
+        self._coded, self._about, self._meaning, self._mark = coded, about, meaning, mark_of(about, forms)
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
         """What this party says in a phase, after what it was told; ``ticket`` says of which sum it is."""
@@ -118,7 +123,7 @@ class BlindedEnd:
         self._check_about(ticket.round, ticket.tensor)
         for name, (codes, ring, _) in self._held().items():
             masked = self._joined().mask(ticket._replace(tensor=tensor_name(self._meaning, name)), codes, ring)
-            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.about": mark_of(self._meaning)}
+            wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.about": self._mark}
         return wire
 
     # A sum of those who remain

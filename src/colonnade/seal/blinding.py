@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from colonnade.errors import AwayError, MessageError, SealError
@@ -47,9 +48,14 @@ class SumTask(NamedTuple):
     step: str
 
     @property
+    def forms(self) -> dict[str, Form]:
+        """What all parties' codes look like."""
+        return {name: Form(self.shapes[name], code.ring, code.bound) for name, code in self.expected.items()}
+
+    @property
     def meaning(self) -> bytes:
-        """What every party binds its masks to."""
-        return self.about.meaning({n: Form(self.shapes[n], code.ring, code.bound) for n, code in self.expected.items()})
+        """What every party binds its masks to, but for what it was told before."""
+        return self.about.meaning(self.forms)
 
 
 class End(Protocol):
@@ -92,6 +98,7 @@ class Blinding:
             for party, identity in identities.items()
         }
         self.serial = 0
+        self._told_before: dict[str, int] = {}  # in the present sum: a mark of what each was told before it
         self.roster = b""
         self.leaves_out = True  # whether a recoverable sum goes on without a party, or waits for it
 
@@ -119,6 +126,7 @@ class Blinding:
 
         def attempt(number: int) -> dict[str, dict[str, Codes]]:
             ticket = Ticket(task.turn.round, self.serial, number, task.step)
+            self._told_before = {}
             return {party: self._send(party, task, ticket, carry) for party in self.parties}
 
         arrived = self._tries(f"blinded sum of step '{task.step}' in round {task.turn.round}", attempt)
@@ -218,8 +226,24 @@ class Blinding:
         arrived = carry(self.ends[party].answer("blind", task.bounds, ticket), party, self.owner, ticket.tensor, "")
         if set(arrived) != {name + part for name in task.expected for part in ("", ".form", ".about")}:
             raise SealError(f"'{party}' sent {sorted(arrived)} for a sum of {sorted(task.expected)}.")
-        mark = mark_of(task.meaning)
+        mark = self._mark(party, task, next(iter(task.expected)), arrived)
         return {n: _taken(n, arrived, code.ring, task.shapes[n], mark, party) for n, code in task.expected.items()}
+
+    def _mark(self, party: str, task: SumTask, name: str, arrived: Fields) -> Tensor:
+        """What all fields must be marked with; refused if parties were told different things before."""
+        due, came = mark_of(task.about, task.forms), arrived[f"{name}.about"]
+        if came.dtype != due.dtype or came.ndim:
+            return due  # which it is not
+        halves = due.reshape(1).view(torch.int16).clone()
+        halves[1] = came.reshape(1).view(torch.int16)[1]
+        self._told_before[party] = int(halves[1])
+        if len(set(self._told_before.values())) > 1:
+            others = ", ".join(one for one in self._told_before if one != party)
+            raise SealError(
+                f"'{party}' was told something else in training than {others}, or has gone back to another state, so "
+                "their masks do not cancel; go back to a checkpoint with all of them."
+            )
+        return halves.view(torch.int32).reshape(())
 
 
 def _taken(name: str, wire: Fields, ring: Ring, due: tuple[int, ...], mark: Tensor, party: str) -> Codes:

@@ -38,11 +38,13 @@ class Subject(NamedTuple):
     told: bytes = b""
     placed: int = 1
     """How often this side put rows under the table's name; a simulation does so again and again."""
+    history: bytes = b""
+    """What this party was told in training before, if all were told alike."""
 
     def meaning(self, forms: Mapping[str, Form]) -> bytes:
         """What masks are bound to: parties that do not agree on all of it share no mask."""
         tensors = [part for name in sorted(forms) for part in (name, forms[name].packed())]
-        return hashlib.sha256(pack(PROTOCOL, "meaning", *self._turn(), self.told, *tensors)).digest()
+        return hashlib.sha256(pack(PROTOCOL, "meaning", *self._turn(), self.told, self.history, *tensors)).digest()
 
     def key(self, job: bytes) -> bytes:
         """What a party lends its values to once, whatever it is told or on which scale."""
