@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.errors import CheckpointError, MessageError, SealError
+from colonnade.errors import AwayError, CheckpointError, MessageError, SealError
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, title, write_letter
 from test_contract import Case, check_same_apart, everything_apart, federation, train, without_time
@@ -244,3 +244,14 @@ def test_a_sum_that_was_not_begun_is_refused() -> None:
     run = train(Case(cn.FDML()), "apart", rounds=2, seal=cn.Blind())
     with pytest.raises(SealError, match="phase"):
         run.parties.call("blind", "party 2", {}, purpose="steal")
+
+
+def test_a_party_that_comes_back_as_another_process_takes_all_back_with_it() -> None:
+    """It has lost what it noted in this round; whoever asks on must go back to a state that all have."""
+    run = train(Case(cn.FDML()), "apart", rounds=2)
+    remote: Any = run.parties
+    remote.states()
+    remote.lines.session = lambda party: b"another process." if party == "party 2" else bytes(16)
+    with pytest.raises(AwayError, match="'party 2' came back as another process") as caught:
+        remote.call("spent", "party 2")
+    assert caught.value.party == "party 2"

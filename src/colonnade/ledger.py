@@ -76,6 +76,10 @@ class Ledger:
         """Bytes of tensors alone, as the papers count."""
         return sum(line.payload for line in self.rows)
 
+    def sent_by(self, side: str) -> int:
+        """How many messages a side has sent."""
+        return sum(line.messages for line in self._lines.values() if line.sender == side)
+
     @property
     def by_party(self) -> dict[str, int]:
         """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""

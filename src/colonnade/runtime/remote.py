@@ -60,6 +60,7 @@ class Remote(InProcess):
         self._frame: tuple[Fields, Envelope, bytes] | None = None  # the last one made
         self._turns: dict[str, tuple[int, Turn]] = {}  # by leader, with its number: those of several overlap
         self.goes_on = goes_on
+        self._amid: dict[str, int] = {}  # by party: the number of the last turn that it heard of
         self._state_of: dict[str, Tensor] = {}  # by party: the number of the state that it last kept or went back to
         self._kept, self._budgets = Kept(), Budgets()
         self._needed: deque[dict[str, set[int]]] = deque(maxlen=2)
@@ -215,7 +216,7 @@ class Remote(InProcess):
             told.pop()
         envelope = Envelope(about.get("step") or kind, about.get("leader", OWNER), about.get("round", 0))
         session = self.lines.session(party)
-        self._take_back(party, session, kind)
+        self._take_back(party, session, kind, about.get("turn", 0))
         last = self._asked[party].sequence if party in self._asked else 0
         agreed: dict[str, Any] = {"job": self.stamp.job, "session": session, "plan": self.stamp.plan}
         frames = tuple(self._encoded(fields, envelope) if fields else b"" for fields in told)
@@ -236,12 +237,15 @@ class Remote(InProcess):
         for party in held:
             self._reply(party)
 
-    def _take_back(self, party: str, session: bytes, kind: str) -> None:
-        """A new session's letters count from 1, and the party begins where it last kept its state."""
+    def _take_back(self, party: str, session: bytes, kind: str, turn: int) -> None:
+        """A new session's letters count from 1; the party begins where it kept its state, or all go back with it."""
+        amid, self._amid[party] = self._amid.get(party, 0), turn or self._amid.get(party, 0)
         if party in self._asked and self._asked[party].session != session:
             del self._asked[party]
             self._held.pop(party, None)
             if party in self._state_of and kind != "back":
+                if not self.goes_on or (turn and turn == amid):
+                    raise AwayError(f"'{party}' came back as another process amid a round.", party)
                 self.call("back", party, {KEPT: self._state_of[party]})
 
     def _encoded(self, fields: Fields, envelope: Envelope) -> bytes:
@@ -377,11 +381,8 @@ class Remote(InProcess):
 
     def spent(self) -> dict[str, dict[str, Any]]:
         """What each party says that its releases have cost."""
-        return {party: self._budget(party, came) for party, came in self.everybody("spent").items()}
-
-    def _budget(self, party: str, came: Fields) -> dict[str, Any]:
-        heard = sum(line.messages for line in self.channel.ledger.rows if line.sender == party)
-        return self._budgets.check(party, came, self.channel.end(party).budget, heard)
+        told, end, sent = self.everybody("spent"), self.channel.end, self.channel.ledger.sent_by
+        return {name: self._budgets.check(name, came, end(name).budget, sent(name)) for name, came in told.items()}
 
     def wait_for(self, party: str | None) -> bool:
         """Wait until a party that was away is back; whether going back to a checkpoint is worth a try."""
