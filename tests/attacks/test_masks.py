@@ -78,7 +78,8 @@ def test_what_only_one_party_is_told(old: bool, monkeypatch: pytest.MonkeyPatch)
     if not old:
         with pytest.raises(SealError, match="asked twice for step 'assist'"):
             owner.sum(owner.victim, "assist", turn, told[owner.victim])
-        monkeypatch.setattr("colonnade.seal.sum_book.SumBook.lend", lambda *_: None)
+        owner = LyingOwner(trained(cn.APFed(), cn.Blind()))  # whose victim has not heard anything else yet
+        turn = owner.turn(7)
     replies = {name: owner.sum(name, "assist", turn, told[name]) for name in owner.names}
     assert owner.cancel(replies, "slope") == old
     other = LyingOwner(trained(cn.APFed(), cn.Blind()))  # at which nobody was told anything else before

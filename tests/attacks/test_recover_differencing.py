@@ -191,6 +191,14 @@ def test_a_log_that_is_damaged_is_refused_and_one_cut_off_is_mended(tmp_path: Pa
             book(place)
 
 
+def test_changes_that_are_allowed_come_in_another_round() -> None:
+    own = SumBook("a", b"job", SumRules(changes=5))
+    own.agree(ABOUT, ("a", "b", "c"))
+    with pytest.raises(SealError, match="given to one over a, b, c"):
+        own.agree(ABOUT._replace(step="weigh"), ("a", "b"))
+    own.agree(ABOUT._replace(round=1), ("a", "b"))
+
+
 def test_a_full_disk_stops_the_sum_before_it_leaves(tmp_path: Path) -> None:
     place = tmp_path / "there" / "sums.log"
     place.parent.mkdir()
