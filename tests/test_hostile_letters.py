@@ -344,7 +344,7 @@ def test_what_parties_said_is_read_or_refused(fields: dict[str, Tensor]) -> None
 
 def test_a_refusal_names_its_party_even_if_its_words_hold_that_name() -> None:
     for text, said in (
-        ("the folder /srv/lab/runs is full.", "'lab' refused: the folder /srv/lab/runs is full."),
+        ("the folder /srv/lab/runs is full.", "'lab' refused: the folder runs is full."),
         ("'lab' allows no labels.", "'lab' allows no labels."),
     ):
         assert str(refused(server.refusal(FolderError(text), "lab"), "lab")) == said

@@ -131,8 +131,7 @@ def again(kind: str, text: str) -> ColonnadeError:
     (SealError('the masks differ; stop.'), ColonnadeError('wait for me.'))
     """
     cls = _travelling().get(kind, ColonnadeError)
-    is_of_a_line = cls is LinkError or issubclass(cls, AwayError | UnreachableError | Broken)
-    return ColonnadeError(text) if is_of_a_line else cls(text)
+    return ColonnadeError(text) if issubclass(cls, AwayError | UnreachableError | Broken) else cls(text)
 
 
 def _travelling() -> dict[str, type[ColonnadeError]]:

@@ -14,7 +14,16 @@ from typing import Any
 
 from torch import Tensor
 
-from colonnade.errors import ColonnadeError, MessageError, NoCommonIdError, TableError, again, name_of, printable
+from colonnade.errors import (
+    ColonnadeError,
+    LinkError,
+    MessageError,
+    NoCommonIdError,
+    TableError,
+    again,
+    name_of,
+    printable,
+)
 from colonnade.ledger import OWNER
 from colonnade.message import Envelope, decode_fields, encode
 from colonnade.runtime.letter import Letter, open_letter, write_letter
@@ -174,4 +183,6 @@ def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
     if about != Envelope("refusal", who, 0):
         raise MessageError(f"a refusal of '{about.sender}' in step '{about.step}' came from '{who}'.")
     sentence = printable(text, LONGEST_REFUSAL)
-    return again(kind, sentence if sentence.startswith(f"'{who}'") else f"'{who}' refused: {sentence}")
+    whole = sentence if sentence.startswith(f"'{who}'") else f"'{who}' refused: {sentence}"
+    # Who ends by a LinkError is started again by its service, which a peer must not be able to make happen.
+    return ColonnadeError(whole) if kind == LinkError.__name__ else again(kind, whole)
