@@ -80,13 +80,14 @@ def test_another_step_in_the_ticket() -> None:
 def begun_again(owner: LyingOwner, rules: SumRules) -> None:
     """Every party in a new process, with its newest state."""
     remote = owner.remote
-    remote.states()
+    kept = remote.states()
     for name, old in list(remote.lines.parties.items()):
         seat = replace(old.seat, session=b"another session.", sums=rules if rules.place is None else at(rules, name))
         party = Party(seat, old.keeping)
         party.place("one", old.site.tables["one"])
         party.take_up()
         remote.lines.parties[name] = party
+    remote.load(kept)
     owner.blinding.roster = b""
     owner.blinding.ready(lambda fields, *_: fields)
 
