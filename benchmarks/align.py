@@ -23,7 +23,7 @@ from types import SimpleNamespace
 
 import colonnade as cn
 from benchmarks.table import show
-from colonnade.align import curve
+from colonnade.tables.align import curve
 
 CASES = [(2, 10_000, True), (2, 10_000, False), (2, 100_000, True), (2, 100_000, False)]
 CASES += [(4, 20_000, True), (4, 20_000, False), (14, 5_000, True), (14, 5_000, False)]

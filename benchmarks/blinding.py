@@ -19,13 +19,13 @@ import torch
 import colonnade as cn
 from benchmarks.settings import BATCH, MODEL, PARTIES
 from benchmarks.table import show
-from colonnade.method import Method
-from colonnade.randomness import Sources
-from colonnade.schedule import Turn
+from colonnade.core.method import Method
+from colonnade.core.randomness import Sources
+from colonnade.core.schedule import Turn
 from colonnade.seal import Seals
-from colonnade.seal.end import End
-from colonnade.seal.keys import Identity, Membership, Ticket
+from colonnade.seal.key_agreement import Identity, Membership, Ticket
 from colonnade.seal.ring import Ring
+from colonnade.seal.seal_end import SealEnd
 from colonnade.seal.secure_sum import Masker
 
 REPEATS = 51
@@ -57,7 +57,7 @@ def sealing(peers: int, shape: tuple[int, int]) -> tuple[float, float]:
     """Masks alone, and the whole sealing of one party's batch."""
     masker, ring = maskers(peers + 1)[0], Ring(32)
     values, turn = torch.randn(shape), Turn(0, torch.arange(shape[0]))
-    end = End("party 00", Seals(blind=cn.Blind()), Sources(0), {"train": turn.rows})
+    end = SealEnd("party 00", Seals(blind=cn.Blind()), Sources(0), {"train": turn.rows})
     codes = end.sum_codes({"h": values}, peers + 1, "embed", turn)
     coded = end.encode(codes, {"h": values}, "embed", turn)["h"].codes
     masks = milliseconds(lambda n: masker.mask(Ticket(0, n, 0, "h"), coded, ring))

@@ -22,13 +22,13 @@ import torch
 import colonnade as cn
 from benchmarks.links import ASK, DOWN, TURN, UP, answer_bare, bare_call, bare_streams, compare, rounds
 from benchmarks.table import show
-from colonnade.federation.keys import make_keys
+from colonnade.core.table import Table
+from colonnade.federation.certificates import make_keys
 from colonnade.runtime.cluster import load_ray
-from colonnade.runtime.lines import DirectLines
-from colonnade.runtime.party import Seat
-from colonnade.runtime.ray_lines import RayLines
-from colonnade.runtime.remote import Remote
-from colonnade.table import Table
+from colonnade.runtime.remote.party_server import PartySpec
+from colonnade.runtime.remote.ray_transport import RayTransport
+from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.remote.transport import DirectTransport
 
 PARTIES = 4
 MANY = 100
@@ -40,7 +40,7 @@ MANY = 100
 class Echo:
     """Answers as a party does, and computes nothing."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: PartySpec) -> None:
         self.name = seat.name
 
     def serve(self, request: bytes) -> bytes:
@@ -57,15 +57,15 @@ def bare_party(folder: Path, name: str, port: int) -> None:
         pass
 
 
-def seats(parties: int) -> list[Seat]:
+def seats(parties: int) -> list[PartySpec]:
     """Seats of a small run."""
     tables = cn.split(torch.randn(40, parties).numpy(), torch.arange(40).numpy() % 2, parties)
     run = cn.train(tables, "splitnn", rounds=1, batch=20, runtime="apart")
-    assert isinstance(run.parties, Remote) and isinstance(run.parties.lines, DirectLines)
+    assert isinstance(run.parties, RemoteParties) and isinstance(run.parties.lines, DirectTransport)
     return [party.seat for party in run.parties.lines.parties.values()]
 
 
-def ray_rounds(lines: RayLines) -> list[float]:
+def ray_rounds(lines: RayTransport) -> list[float]:
     """Milliseconds of each round of a turn."""
     times = []
     for _ in range(TURN):
@@ -85,7 +85,7 @@ def a_round(turns: int) -> None:
         folder = Path(place)
         make_keys(folder, ["127.0.0.1"], names)
         with bare_streams(folder, names, bare_party) as bare:
-            lines = RayLines(seats(PARTIES), Echo, cn.Cluster())
+            lines = RayTransport(seats(PARTIES), Echo, cn.Cluster())
             kinds = {
                 "bare grpcio, mTLS": lambda: rounds(bare.ends),
                 "Ray, one process a party": lambda: ray_rounds(lines),

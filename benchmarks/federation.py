@@ -49,33 +49,33 @@ from benchmarks.links import (
 )
 from benchmarks.links import rounds as bare_rounds
 from benchmarks.table import show
-from colonnade.channel import Channel
-from colonnade.config import TrainSection
-from colonnade.federation.audit import AuditLog
-from colonnade.federation.dial import dial
-from colonnade.federation.host import Host
-from colonnade.federation.keys import make_keys
-from colonnade.federation.lines import TlsLines
-from colonnade.federation.listen import Listener
-from colonnade.federation.metrics import Metrics
-from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
-from colonnade.federation.party import Attendance
-from colonnade.federation.status import StatusFile
-from colonnade.files import AlignSection, Files, PartySection, PrepareSection
-from colonnade.jobs import train_job
-from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step
+from colonnade.core.method import Method, Mine, Owner, Parties, Turn, party_step
+from colonnade.core.optim import SGD
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table
+from colonnade.core.task import Classes
+from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.certificates import make_keys
+from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
+from colonnade.federation.listener import Listener
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.party_connection import dial
+from colonnade.federation.party_process import Attendance
+from colonnade.federation.prometheus import Metrics
+from colonnade.federation.status_file import StatusFile
+from colonnade.jobs.job_file import TrainSection
+from colonnade.jobs.run_job import train_job
+from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
 from colonnade.methods.steps import Embedding, Gradient
 from colonnade.models import default_model
-from colonnade.optim import SGD
-from colonnade.runtime.letter import open_letter, write_letter
-from colonnade.runtime.party import Party, Seat
-from colonnade.runtime.remote import Remote
+from colonnade.runtime.remote.packet import read_packet, write_packet
+from colonnade.runtime.remote.party_server import PartyServer, PartySpec
+from colonnade.runtime.remote.remote_parties import RemoteParties
 from colonnade.runtime.schema import ROWS, Schema
 from colonnade.seal import Seals
-from colonnade.seal.keys import Identity
-from colonnade.settings import Settings
-from colonnade.table import Table
-from colonnade.task import Classes
+from colonnade.seal.key_agreement import Identity
+from colonnade.wire.channel import Channel
 
 BATCH, WIDTH, BACK = 1024, 60, 20
 
@@ -114,11 +114,11 @@ def schema(names: Sequence[str]) -> Schema:
     return found
 
 
-def seat(names: Sequence[str], member: int) -> Seat:
+def seat(names: Sequence[str], member: int) -> PartySpec:
     settings = Settings(10**6, BATCH, 0, "federation", 0.0, "epoch", 10**6, None, 1)
     identity = Identity.new()
     table = Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=names[member])
-    return Seat(
+    return PartySpec(
         member,
         tuple(names),
         tuple(names),
@@ -141,10 +141,10 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
     torch.set_num_threads(1)
     link = dial(f"127.0.0.1:{ours}", credentials_of(folder, name), seconds=WAIT)
     plain = bare_call(folder, name, bare)
-    end, log = Party(seat(names, names.index(name))), AuditLog(folder / f"{name}.jsonl", name, "bench")
-    hello = open_letter(link.receive(WAIT))
+    end, log = PartyServer(seat(names, names.index(name))), AuditLog(folder / f"{name}.jsonl", name, "bench")
+    hello = read_packet(link.receive(WAIT))
     facts = json.dumps({"incarnation": "00" * 16}).encode()
-    link.send(write_letter(hello.reply("answer", name, facts)))
+    link.send(write_packet(hello.reply("answer", name, facts)))
     while answer_bare(plain):
         for _ in range(TURN):  # what a round tells comes with what the next one asks
             request = link.receive(WAIT)
@@ -154,7 +154,7 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
             link.send(reply)
 
 
-def our_rounds(remote: Remote, began_at: int) -> list[float]:
+def our_rounds(remote: RemoteParties, began_at: int) -> list[float]:
     """Milliseconds of each round of a turn."""
     times, method = [], Echo()
     for number in range(began_at, began_at + TURN):
@@ -195,16 +195,16 @@ def digests(parties: int) -> float:
     return median(times)
 
 
-def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> Remote:
+def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> RemoteParties:
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")
-    lines = TlsLines(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    lines = OwnerTransport(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
     for name in names:
         lines.meet(name)
         lines.open(name, bytes(16))
     tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
-    remote = Remote(tables, [], Channel(), lines, schema(names))
+    remote = RemoteParties(tables, [], Channel(), lines, schema(names))
     remote.channel.know("train", tables[0])
     return remote
 
@@ -212,7 +212,7 @@ def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> Remot
 # Training
 
 
-def companies(folder: Path, rows: int, parties: int) -> tuple[OwnerPaper, Files]:
+def companies(folder: Path, rows: int, parties: int) -> tuple[OwnerFile, Files]:
     """MNIST as files of several organisations; the owner has the labels."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -270,11 +270,11 @@ def relay(port: int, counted: list[int]) -> int:
     return int(server.getsockname()[1])
 
 
-def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
+def trained(paper: OwnerFile, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
     """A run over the federation, from its first round to the last but one: CPU, bytes of the ledger and the socket."""
     spawn, found = multiprocessing.get_context("spawn"), []
     listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
-    host = Host(paper, place, listener=listener)
+    host = OwnerProcess(paper, place, listener=listener)
     port = listener.port if counted is None else relay(listener.port, counted)
     everybody = [spawn.Process(target=attend, args=(folder, name, port)) for name in paper.others]
     for process in everybody:
@@ -293,7 +293,7 @@ def trained(paper: OwnerPaper, folder: Path, place: Path, counted: list[int] | N
     return {"cpu": last[0] - first[0], "ledger": last[1] - first[1], "socket": last[2] - first[2]}
 
 
-def alone(paper: OwnerPaper, files: Files) -> dict[str, float]:
+def alone(paper: OwnerFile, files: Files) -> dict[str, float]:
     """The same job in one process, party after party."""
     found = []
     job = replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))

@@ -28,10 +28,10 @@ from safetensors.numpy import load_file
 
 from benchmarks.poc import ADMIN, SERVER, Poc
 from benchmarks.table import show
-from colonnade.config import read_job
-from colonnade.federation.keys import make_keys
-from colonnade.jobs import train_job
-from colonnade.ledger import OWNER
+from colonnade.federation.certificates import make_keys
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import train_job
+from colonnade.wire.ledger import OWNER
 
 OWN = "bank"
 SITES = ("shop", "clinic", "insurer", "mill")

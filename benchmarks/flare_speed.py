@@ -19,10 +19,10 @@ from nvflare.job_config.api import FedJob
 
 from benchmarks.poc import ADMIN, Poc
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door
+from colonnade.flare.flare_fields import fields_in, shareable_of
 from colonnade.flare.owner import listen
 from colonnade.flare.submit import session
-from colonnade.flare.wire import fields_in, shareable_of
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 
 DOWN, UP = bytes(80_000), bytes(230_000)
 BARE, BACK = "bare.down", "bare.up"
@@ -43,7 +43,7 @@ class Echo(Executor):  # type: ignore[misc]  # nvflare has no types
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def serve(self, request: bytes) -> bytes:
-        return write_letter(open_letter(request).reply("answer", "site", UP))
+        return write_packet(read_packet(request).reply("answer", "site", UP))
 
     def knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
         return self.back(HERE, shareable_of(self.door.knocked(fields_in(request)) or {}), fl_ctx)
@@ -91,9 +91,9 @@ class Timer(Controller):  # type: ignore[misc]  # nvflare has no types
 
         def ours() -> None:
             for site in self.sites:
-                listener.send(site, numbers[site], write_letter(Letter("step", step="embed", frames=(DOWN,))))
+                listener.send(site, numbers[site], write_packet(Packet("step", step="embed", frames=(DOWN,))))
             for site in self.sites:
-                letter = open_letter(listener.receive(site, numbers[site], WAIT))
+                letter = read_packet(listener.receive(site, numbers[site], WAIT))
                 assert len(letter.frames[0]) == len(UP)
 
         found = timed_in_turns({"ours": ours, "bare": bare}, self.rounds)

@@ -35,19 +35,19 @@ from torch import Tensor
 import colonnade as cn
 from benchmarks.table import show
 from colonnade.errors import ColonnadeError, MessageError
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import KINDS, Letter, open_letter, write_letter
-from colonnade.runtime.lines import DirectLines
-from colonnade.runtime.party import Party
-from colonnade.runtime.remote import Remote
+from colonnade.runtime.remote.packet import KINDS, Packet, read_packet, write_packet
+from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.remote.reply_numbers import number_in
+from colonnade.runtime.remote.scope import PURPOSES
+from colonnade.runtime.remote.transport import DirectTransport
 from colonnade.runtime.schema import kinds_of
-from colonnade.runtime.scope import PURPOSES
-from colonnade.runtime.told import number_in
-from colonnade.seal.blinded import RECOVERING, UNTOLD
-from colonnade.seal.blinding import HELLO, SIGNATURE
-from colonnade.seal.keys import Ticket
-from colonnade.seal.recovering import ADVERT
+from colonnade.seal.blind_owner import HELLO, SIGNATURE
+from colonnade.seal.blind_party import RECOVERING, UNTOLD
+from colonnade.seal.key_agreement import Ticket
+from colonnade.seal.recover_owner import ADVERT
 from colonnade.seal.relay import heard, unstacked
+from colonnade.wire.message import Envelope, decode_fields, encode
 
 MOST_MS, MOST_MB = 100.0, 50.0
 ROWS, CLASSES, ROUNDS = 60, 3, 6
@@ -114,7 +114,7 @@ def number(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
 
 
 def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    letter = open_letter(raw)
+    letter = read_packet(raw)
     change: dict[str, Any] = {
         "kind": draw.choice(KINDS),
         "sender": draw.choice(("owner", "party 1", "party 2", "x")),
@@ -133,20 +133,20 @@ def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     }
     chosen = draw.sample(sorted(change), draw.choice((1, 1, 2)))
     changed: dict[str, Any] = {name: change[name] for name in chosen}
-    return write_letter(replace(letter, **changed))
+    return write_packet(replace(letter, **changed))
 
 
 def frames(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     """Frames of another letter, none, twice, in another order, or empty."""
-    letter, other = open_letter(raw), open_letter(draw.choice(others))
+    letter, other = read_packet(raw), read_packet(draw.choice(others))
     mine: tuple[Any, ...] = letter.frames
     new = draw.choice([other.frames, (), mine + mine, mine[::-1], (b"",), mine + other.frames, other.frames + mine])
-    return write_letter(replace(letter, frames=new[:3]))
+    return write_packet(replace(letter, frames=new[:3]))
 
 
 def tensors(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     """One tensor with another name, type, shape or form, one more, one less, or with values that are no numbers."""
-    letter = open_letter(raw)
+    letter = read_packet(raw)
     if not letter.frames or not len(letter.frames[0]):
         return header(draw, raw, others)
     fields, about = decode_fields(letter.frames[0])
@@ -157,7 +157,7 @@ def tensors(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
         about = draw.choice(
             (about._replace(round=about.round + 1), about._replace(sender="x"), Envelope("x", *about[1:]))
         )
-    return write_letter(replace(letter, frames=(encode(fields, about), *letter.frames[1:])))
+    return write_packet(replace(letter, frames=(encode(fields, about), *letter.frames[1:])))
 
 
 _NEW: list[Callable[[random.Random, str, Tensor], dict[str, Tensor]]] = [
@@ -198,7 +198,7 @@ IDENTITY = ("sender", "sequence", "job", "session", "plan")
 # What is left out: other letters that may be written as well.
 
 
-def form_of(letter: Letter, exact: bool = False) -> list[Any]:
+def form_of(letter: Packet, exact: bool = False) -> list[Any]:
     """A letter's frames but for the values in them; where a value is a part of the form, with it."""
     found: list[Any] = []
     for frame in letter.frames:
@@ -209,7 +209,7 @@ def form_of(letter: Letter, exact: bool = False) -> list[Any]:
 
 @lru_cache(maxsize=16)
 def _true_form(raw: bytes, exact: bool) -> list[Any]:
-    return form_of(open_letter(raw), exact)
+    return form_of(read_packet(raw), exact)
 
 
 def _form(name: str, value: Tensor, exact: bool) -> Any:
@@ -220,7 +220,7 @@ def _form(name: str, value: Tensor, exact: bool) -> Any:
 def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bool) -> bool:
     """Whether a mutated letter is one that its sender might have meant; ``silent`` are steps that read no message."""
     try:
-        other, letter = open_letter(new), open_letter(raw)
+        other, letter = read_packet(new), read_packet(raw)
         # Keys, signatures and shares have no other values that are right.
         exact = letter.kind == "blind" and not from_party
         same_form = form_of(other, exact) == _true_form(raw, exact)
@@ -240,13 +240,13 @@ def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bo
     return _may_be_asked(other, silent)
 
 
-def silent_steps(remote: Remote) -> list[str]:
+def silent_steps(remote: RemoteParties) -> list[str]:
     """The steps that were asked for and read no message."""
-    party: Party = next(iter(remote.lines.parties.values()))  # type: ignore[attr-defined]
+    party: PartyServer = next(iter(remote.lines.parties.values()))  # type: ignore[attr-defined]
     return [step for step in remote._kinds if kinds_of(getattr(party.seat.method, step))[0] is None]
 
 
-def _fewer(letter: Letter, other: Letter) -> bool:
+def _fewer(letter: Packet, other: Packet) -> bool:
     """Whether what some parties said is passed on, and nothing else."""
     if not letter.frames or not other.frames:
         return False
@@ -258,7 +258,7 @@ def _fewer(letter: Letter, other: Letter) -> bool:
     return about == as_well and said.items() <= all_said.items()
 
 
-def _may_be_asked(letter: Letter, silent: Sequence[str]) -> bool:
+def _may_be_asked(letter: Packet, silent: Sequence[str]) -> bool:
     if letter.kind == "blind":
         return bool(letter.frames) or letter.purpose in UNTOLD
     if letter.kind not in ("step", "sum"):
@@ -295,10 +295,10 @@ class Score:
             self.frames += 1
 
 
-class Attacked(DirectLines):
+class Attacked(DirectTransport):
     """Lines on which every letter is mutated many times before it comes itself."""
 
-    def __init__(self, remote: Remote, draw: random.Random, each: int, score: Score, most: int) -> None:
+    def __init__(self, remote: RemoteParties, draw: random.Random, each: int, score: Score, most: int) -> None:
         super().__init__(remote.lines.parties)  # type: ignore[attr-defined]
         self._replies = remote.lines._replies  # type: ignore[attr-defined]
         self.remote, self.draw, self.each, self.score, self.most = remote, draw, each, score, most
@@ -306,14 +306,14 @@ class Attacked(DirectLines):
         self.instead: bytes | None = None
 
     def post(self, party: str, request: bytes) -> None:
-        letter = open_letter(request)
+        letter = read_packet(request)
         if len(letter.before):  # two letters in one: the first is attacked inside the other, then each by itself
             first = bytes(letter.before)
-            inside = [write_letter(replace(letter, before=new)) for new in self.mutants(first, from_party=False)]
+            inside = [write_packet(replace(letter, before=new)) for new in self.mutants(first, from_party=False)]
             attack_party(self.parties[party], inside, self.score)
             self.post(party, first)
             super().reply(party)
-            request = write_letter(replace(letter, before=b""))
+            request = write_packet(replace(letter, before=b""))
         attack_party(self.parties[party], self.mutants(request, from_party=False), self.score)
         super().post(party, request)
 
@@ -349,14 +349,14 @@ class Attacked(DirectLines):
 def described(raw: bytes) -> str:
     """A letter in words, for whoever looks into why it was accepted."""
     try:
-        letter = open_letter(raw)
+        letter = read_packet(raw)
         form_of(letter)
     except MessageError:
         return "no letter"
     return f"{replace(letter, job=b'', session=b'', plan=b'', frames=())} with {form_of(letter)}"
 
 
-def attack_party(party: Party, mutants: Sequence[bytes], score: Score) -> None:
+def attack_party(party: PartyServer, mutants: Sequence[bytes], score: Score) -> None:
     """Mutated requests; only what a refused one may move (the sequence, the turn) is put back after each.
 
     Whether anything else has moved is looked at once for all of them, since looking takes longer than refusing.
@@ -370,12 +370,12 @@ def attack_party(party: Party, mutants: Sequence[bytes], score: Score) -> None:
         score.accepted.append(f"{party.name} changed its state by one of {[described(new) for new in mutants[:3]]}")
 
 
-def _attack_once(party: Party, new: bytes, score: Score) -> None:
+def _attack_once(party: PartyServer, new: bytes, score: Score) -> None:
     last = party._last
     try:
         reply = score.time(lambda: party.serve(new))
         again = last is not None and reply == last[2]
-        if open_letter(reply).kind != "refusal" and not again:
+        if read_packet(reply).kind != "refusal" and not again:
             score.accepted.append(f"{party.name}: {described(new)}")
         score.said["answered again" if again else "refused"] += 1
     except MessageError:
@@ -384,7 +384,7 @@ def _attack_once(party: Party, new: bytes, score: Score) -> None:
         score.crashed.append(f"{party.name}: {type(error).__name__}: {error}")
 
 
-def attack_owner(remote: Remote, party: str, raw: bytes, score: Score) -> None:
+def attack_owner(remote: RemoteParties, party: str, raw: bytes, score: Score) -> None:
     """A mutated reply, as far as the owner makes something of it."""
     try:
         score.time(lambda: make_something_of(remote, party, raw))
@@ -397,14 +397,14 @@ def attack_owner(remote: Remote, party: str, raw: bytes, score: Score) -> None:
         score.crashed.append(f"owner: {type(error).__name__}: {error}")
 
 
-def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
+def make_something_of(remote: RemoteParties, party: str, raw: bytes) -> None:
     """What the owner does with the reply to its last letter, up to where it would learn from it."""
     fields, asked = remote._reply(party), remote._asked[party]
     told = fields or {}
     if asked.kind == "step":
         remote._collect(remote.names.index(party), fields, asked.step, remote._turns[asked.leader][1])
     elif asked.kind in ("keep", "place"):
-        due = decode_fields(open_letter(raw).frames[0])[0]
+        due = decode_fields(read_packet(raw).frames[0])[0]
         name = "kept" if asked.kind == "keep" else "rows"
         if not torch.equal(number_in(party, told, name), due[name]):
             raise MessageError(
@@ -418,7 +418,7 @@ def make_something_of(remote: Remote, party: str, raw: bytes) -> None:
         raise MessageError("nothing is made of it.")
 
 
-def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter) -> None:
+def _open_sum(remote: RemoteParties, party: str, told: dict[str, Tensor], asked: Packet) -> None:
     blinding, turn = remote.channel.blinding, remote._turns[asked.leader][1]
     assert blinding is not None
     form = remote.schema.like(party, "up", asked.step, turn.rows.shape[-1])
@@ -430,7 +430,7 @@ def _open_sum(remote: Remote, party: str, told: dict[str, Tensor], asked: Letter
         remote.ends[party].masked = kept
 
 
-def owners_state(remote: Remote) -> dict[str, Tensor]:
+def owners_state(remote: RemoteParties) -> dict[str, Tensor]:
     """What the owners' ends and memory hold."""
     ends = {name: remote.channel.end(name).state() for name in remote.channel.ledger.owners}
     found = {f"{name}/{key}": value for name, state in ends.items() for key, value in state.items()}

@@ -28,9 +28,9 @@ from typing import Any
 
 from benchmarks.table import show
 from colonnade.errors import ColonnadeError
-from colonnade.federation.talk import answered, facts_in, say
+from colonnade.federation.handshake import answered, facts_in, say
 from colonnade.federation.terms import sign, terms_of
-from colonnade.runtime.letter import open_letter
+from colonnade.runtime.remote.packet import read_packet
 
 MOST_MS, MOST_MB = 100.0, 50.0
 SHARES = {"hello": 1, "terms": 8, "signed": 1, "align": 1, "prepare": 1, "plan": 8, "begin": 1}
@@ -124,7 +124,7 @@ class Hostile:
 
     def sent(self, party: str, connection: int, data: bytes) -> None:
         """A letter of the owner: before a word its mutations come."""
-        letter = open_letter(data)
+        letter = read_packet(data)
         if party == "shop" and letter.kind == "talk":
             facts = facts_in(letter)
             if letter.step == "hello":

@@ -29,15 +29,15 @@ from torch import Tensor
 
 from benchmarks.table import show
 from colonnade.errors import AwayError, ColonnadeError
-from colonnade.federation.align_server import AlignServer
-from colonnade.federation.guest import Guest
-from colonnade.federation.host import Host
-from colonnade.federation.papers import read_owner_paper, read_party_paper
-from colonnade.federation.talk import facts_in
-from colonnade.message import decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.handshake import facts_in
+from colonnade.federation.job_papers import read_owner_paper, read_party_paper
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.party_session import PartySession
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.wire.message import decode_fields, encode
 
-Lie = Callable[[Guest, bytes, bytes], bytes]
+Lie = Callable[[PartySession, bytes, bytes], bytes]
 DAY = 86_400
 
 
@@ -49,44 +49,44 @@ def lie_of(name: str) -> Lie:
 def says(word: str, **false: Callable[[Any], Any]) -> Callable[[], Lie]:
     """Another fact in the answer to a word."""
 
-    def lie(_: Guest, request: bytes, reply: bytes) -> bytes:
-        letter = open_letter(reply)
-        if open_letter(request).step != word or letter.kind != "answer":
+    def lie(_: PartySession, request: bytes, reply: bytes) -> bytes:
+        letter = read_packet(reply)
+        if read_packet(request).step != word or letter.kind != "answer":
             return reply
         facts = facts_in(letter)
         facts |= {name: change(facts[name]) for name, change in false.items()}
-        return write_letter(replace(letter, frames=(json.dumps(facts).encode(),)))
+        return write_packet(replace(letter, frames=(json.dumps(facts).encode(),)))
 
     return lambda: lie
 
 
-def answers(change: Callable[[Letter], Letter]) -> Lie:
+def answers(change: Callable[[Packet], Packet]) -> Lie:
     """Something else in a training round."""
 
-    def lie(_: Guest, request: bytes, reply: bytes) -> bytes:
-        asked, letter = open_letter(request), open_letter(reply)
+    def lie(_: PartySession, request: bytes, reply: bytes) -> bytes:
+        asked, letter = read_packet(request), read_packet(reply)
         trains = asked.kind == "step" and asked.purpose == "train" and letter.frames
-        return write_letter(change(letter)) if trains else reply
+        return write_packet(change(letter)) if trains else reply
 
     return lie
 
 
-def narrow(letter: Letter) -> Letter:
+def narrow(letter: Packet) -> Packet:
     """The same tensors without their last column."""
     fields, about = decode_fields(letter.frames[0])
     return replace(letter, frames=(encode({name: value[..., :-1] for name, value in fields.items()}, about),))
 
 
-def not_a_number(letter: Letter) -> Letter:
+def not_a_number(letter: Packet) -> Packet:
     """The last value is none."""
     return replace(letter, frames=(bytes(letter.frames[0])[:-4] + np.float32("nan").tobytes(),))
 
 
 def stale() -> Lie:
     """From the second round on, the answer of the first."""
-    kept: list[Letter] = []
+    kept: list[Packet] = []
 
-    def change(letter: Letter) -> Letter:
+    def change(letter: Packet) -> Packet:
         kept.append(letter)
         return kept[0]
 
@@ -96,9 +96,9 @@ def stale() -> Lie:
 def permuted() -> Lie:
     """Common rows in another order than was found."""
 
-    def lie(guest: Guest, request: bytes, reply: bytes) -> bytes:
+    def lie(guest: PartySession, request: bytes, reply: bytes) -> bytes:
         server = guest.server
-        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and open_letter(request).step == "keep":
+        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and read_packet(request).step == "keep":
             server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
         return reply
 
@@ -130,7 +130,7 @@ class Place:
     field: str
 
     @classmethod
-    def of(cls, request: Letter, field: str) -> Place:
+    def of(cls, request: Packet, field: str) -> Place:
         """Where a reply to this letter has a field."""
         return cls(request.kind, request.step, request.purpose, field)
 
@@ -180,7 +180,7 @@ WRONG_NUMBERS: dict[str, Callable[[Tensor], Any]] = {
     "below nothing": lambda true: -true - 1,
     "2^40": lambda true: true * 0 + 2**40,
 }
-WRONG_LETTERS: dict[str, Callable[[Letter], Letter]] = {
+WRONG_LETTERS: dict[str, Callable[[Packet], Packet]] = {
     "of another": lambda letter: replace(letter, sender="clinic"),
     "of the owner": lambda letter: replace(letter, sender="owner"),
     "another sequence": lambda letter: replace(letter, sequence=letter.sequence + 1),
@@ -189,20 +189,20 @@ WRONG_LETTERS: dict[str, Callable[[Letter], Letter]] = {
     "another session": lambda letter: replace(letter, session=bytes(16)[:-1] + b"x"),
     "a request": lambda letter: replace(letter, kind="keep"),
     "two frames": lambda letter: replace(letter, frames=(*letter.frames, b"x")),
-    "a letter in it": lambda letter: replace(letter, before=write_letter(letter)),
+    "a letter in it": lambda letter: replace(letter, before=write_packet(letter)),
     "a torn frame": lambda letter: replace(letter, frames=(b"CLND",)),
     "a refusal of nothing": lambda letter: replace(letter, kind="refusal", frames=()),
 }
 
 
-def fields_in(request: Letter, reply: Letter) -> dict[str, Any]:
+def fields_in(request: Packet, reply: Packet) -> dict[str, Any]:
     """What a reply says, by name."""
     if not reply.frames:
         return {}
     return facts_in(reply) if request.kind == "talk" else decode_fields(reply.frames[0])[0]
 
 
-def with_fields(request: Letter, reply: Letter, fields: dict[str, Any]) -> Letter:
+def with_fields(request: Packet, reply: Packet, fields: dict[str, Any]) -> Packet:
     """The reply that says something else."""
     if request.kind == "talk":
         return replace(reply, frames=(json.dumps(fields).encode(),))
@@ -238,13 +238,13 @@ CASES: dict[str, dict[str, Any]] = {
     "recover": {"method": "fdml", "train": '[[seal]]\nkind = "blind"\nrecover = true\n', "parties": 4},
 }
 LIAR = "shop"
-Spoil = Callable[[Letter, Letter], Letter]
+Spoil = Callable[[Packet, Packet], Packet]
 
 
 class Near:
     """In place of a port: a letter is served at once, and the liar's replies are spoilt."""
 
-    def __init__(self, guests: dict[str, Guest], spoil: Spoil) -> None:
+    def __init__(self, guests: dict[str, PartySession], spoil: Spoil) -> None:
         self.guests, self.spoil = guests, spoil
         self.replies: dict[str, deque[bytes]] = {name: deque() for name in guests}
 
@@ -259,7 +259,7 @@ class Near:
     def send(self, party: str, connection: int, data: bytes) -> None:
         reply = self.guests[party].serve(data)
         if party == LIAR:
-            reply = write_letter(self.spoil(open_letter(data), open_letter(reply)))
+            reply = write_packet(self.spoil(read_packet(data), read_packet(reply)))
         self.replies[party].append(reply)
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
@@ -289,11 +289,11 @@ class Court:
         for run in self.folder.glob("run-*"):
             shutil.rmtree(run)
         guests = {
-            name: Guest(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
+            name: PartySession(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
             for name in self.parties
         }
         paper = read_owner_paper(self.folder / self.owner / "job.toml")
-        host = Host(paper, self.folder / "run-owner", listener=Near(guests, spoil))
+        host = OwnerProcess(paper, self.folder / "run-owner", listener=Near(guests, spoil))
         try:
             host.gather()
             host.train()
@@ -311,7 +311,7 @@ class Court:
         found: dict[Place, Any] = {}
         times = Counter[Place]()
 
-        def note(request: Letter, reply: Letter) -> Letter:
+        def note(request: Packet, reply: Packet) -> Packet:
             for name, value in {"": None, **fields_in(request, reply)}.items():
                 place = Place.of(request, name)
                 times[place] += 1
@@ -328,7 +328,7 @@ class Court:
         """A run in which the party lies there, from the second time on if there is one: what stopped it."""
         seen = 0
 
-        def spoil(request: Letter, reply: Letter) -> Letter:
+        def spoil(request: Packet, reply: Packet) -> Packet:
             nonlocal seen
             fields = fields_in(request, reply) if reply.kind == "answer" else {}
             if Place.of(request, place.field) != place or (place.field and place.field not in fields):

@@ -28,9 +28,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.table import show
-from colonnade.federation.dial import dial
-from colonnade.federation.keys import Credentials, make_keys, read_credentials
-from colonnade.federation.listen import Listener
+from colonnade.federation.certificates import Credentials, make_keys, read_credentials
+from colonnade.federation.listener import Listener
+from colonnade.federation.party_connection import dial
 from colonnade.federation.tls import channel_credentials, client_context, load_grpc, server_credentials
 
 ASK, UP, DOWN = b"?" * 100, b"u" * (1024 * 60 * 4), b"d" * 80_000

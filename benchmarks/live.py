@@ -24,9 +24,9 @@ from rich.console import Console
 import colonnade as cn
 from benchmarks.table import show
 from colonnade.cli.live import live
-from colonnade.run import Run
-from colonnade.serve import in_background
-from colonnade.watch import Server
+from colonnade.report.local_server import in_background
+from colonnade.report.watch_page import WatchServer
+from colonnade.run.training import Run
 
 OnRound = Callable[[Run], None]
 READER = """
@@ -68,7 +68,7 @@ def on_a_terminal(folder: Path) -> Iterator[OnRound | None]:
 
 @contextmanager
 def in_a_browser(folder: Path) -> Iterator[OnRound | None]:
-    with in_background(Server(folder / "run")) as server:
+    with in_background(WatchServer(folder / "run")) as server:
         reader = subprocess.Popen([sys.executable, "-c", READER, server.address], stderr=subprocess.DEVNULL)
         try:
             yield None

@@ -27,7 +27,7 @@ import colonnade as cn
 from benchmarks.kept import Kept
 from benchmarks.settings import METHODS, MODEL
 from benchmarks.table import show
-from colonnade.method import Method
+from colonnade.core.method import Method
 from colonnade.models import ModelBuilder, default_model
 
 NAMES = ("vimadmm", "vimadmm-j", "vimsgd", "vafl", "fdml", "splitnn")

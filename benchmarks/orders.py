@@ -15,9 +15,9 @@ from torch import Tensor
 import colonnade as cn
 from benchmarks.settings import BATCH, METHODS, MODEL, PARTIES, VALID
 from benchmarks.table import show
+from colonnade.core.method import Method, Mine, Owner, Parties, Turn
+from colonnade.core.prox import cross_entropy_prox
 from colonnade.errors import TrainingError
-from colonnade.method import Method, Mine, Owner, Parties, Turn
-from colonnade.prox import cross_entropy_prox
 
 
 class HeadsAfter(cn.VIMADMM):

@@ -85,7 +85,7 @@ def read_long(folder: Path) -> Rows:
     watch.note("read: hash, ids, no id twice")
     assert len(sheet.ids) == LONG
     watch.note("ids as a numpy array")
-    from colonnade.prepare import fit
+    from colonnade.tables.prepare import fit
 
     rows = np.random.default_rng(0).choice(LONG, SLICE, replace=False)
     preparation = fit(sheet, rows)

@@ -25,10 +25,10 @@ from torch import Tensor
 import colonnade as cn
 from benchmarks.settings import BATCH, METHODS, MODEL, PARTIES, VALID
 from benchmarks.table import show
-from colonnade.schedule import permutation
-from colonnade.select.distances import squared_distances
-from colonnade.select.fagin import touched_by_order, touched_by_threshold
-from colonnade.select.information import information, ranks, same_class
+from colonnade.core.schedule import permutation
+from colonnade.selection.distances import squared_distances
+from colonnade.selection.fagin import touched_by_order, touched_by_threshold
+from colonnade.selection.information import information, ranks, same_class
 
 THIRD, SEEDS, RANDOM = 4, range(10), range(20)
 QUERIES = 300

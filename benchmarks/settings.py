@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import colonnade as cn
-from colonnade.method import Method
+from colonnade.core.method import Method
 
 PARTIES, BATCH, VALID = 14, 1024, 0.1
 MODEL = cn.MLP((120,))

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade import checkpoint
-from colonnade.federation.keys import make_keys
+from colonnade.federation.certificates import make_keys
+from colonnade.store import checkpoint
 
 OWNER, PARTIES = "owner", ("shop", "clinic")
 FOUR = (*PARTIES, "mill", "insurer")
@@ -323,9 +323,10 @@ def _digest(value: Any) -> str:
 
 def _side(command: Sequence[str], log: Path, knobs: Knobs) -> None:
     """All of a side's process."""
-    from colonnade import secret
     from colonnade.cli import main
-    from colonnade.federation import dial, listen
+    from colonnade.federation import listener as listen
+    from colonnade.federation import party_connection as dial
+    from colonnade.store import secret_file as secret
 
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
@@ -351,19 +352,19 @@ def _side(command: Sequence[str], log: Path, knobs: Knobs) -> None:
 def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     """Put the faults in place: where the owner receives, or where a party serves."""
     from benchmarks.lies import lie_of
-    from colonnade.federation.guest import Guest
-    from colonnade.federation.lines import TlsLines
-    from colonnade.runtime.letter import Letter, open_letter
+    from colonnade.federation.owner_transport import OwnerTransport
+    from colonnade.federation.party_session import PartySession
+    from colonnade.runtime.remote.packet import Packet, read_packet
 
     count, last = 0, b""
     answers: dict[str, bytes] = {}
     lie = lie_of(knobs.lie)
-    receive, answer = TlsLines._receive, Guest.answer
+    receive, answer = OwnerTransport._receive, PartySession.answer
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def received(self: TlsLines, party: str, until: float) -> bytes:
+    def received(self: OwnerTransport, party: str, until: float) -> bytes:
         nonlocal count
         count += 1
         if count == knobs.kill_before:
@@ -376,7 +377,7 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
         answers[party] = data
         return data
 
-    def answered(self: Guest, letter: Letter, request: bytes) -> bytes:
+    def answered(self: PartySession, letter: Packet, request: bytes) -> bytes:
         nonlocal count, last
         count += 1
         if count == knobs.kill_before:
@@ -387,13 +388,13 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
         if count in knobs.twice:
             reply = answer(self, letter, request)
             os.write(2, AGAIN)
-        if count - 1 in knobs.again and open_letter(last).kind != "talk":  # a word has no number, and leads in anew
-            answer(self, open_letter(last), last)
+        if count - 1 in knobs.again and read_packet(last).kind != "talk":  # a word has no number, and leads in anew
+            answer(self, read_packet(last), last)
             os.write(2, AGAIN)
         last = request
         return reply
 
     if at_owner:
-        TlsLines._receive = received  # type: ignore[method-assign]
+        OwnerTransport._receive = received  # type: ignore[method-assign]
     else:
-        Guest.answer = answered  # type: ignore[method-assign]
+        PartySession.answer = answered  # type: ignore[method-assign]

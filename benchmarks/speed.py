@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import colonnade as cn
 from benchmarks.table import show
-from colonnade.method import Turn
-from colonnade.prox import cross_entropy_prox
-from colonnade.run import Run
+from colonnade.core.method import Turn
+from colonnade.core.prox import cross_entropy_prox
+from colonnade.run.training import Run
 
 PARTIES, BATCH, WIDTH, HIDDEN, EMBEDDING, CLASSES = 14, 1024, 56, 120, 60, 10
 RHO, TAU, LR, DECAY = 2.0, 20, 0.05, 0.001

@@ -23,7 +23,7 @@ from typing import Any
 import colonnade as cn
 from benchmarks.picture import picture
 from benchmarks.table import show
-from colonnade.method import Method
+from colonnade.core.method import Method
 
 Row = dict[str, float]
 BATCH, VALID = 1024, 0.1

@@ -18,14 +18,14 @@ import atheris
 
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
 
-with atheris.instrument_imports(include=["colonnade.message", "colonnade.runtime", "colonnade.seal"]):
+with atheris.instrument_imports(include=["colonnade.wire.message", "colonnade.runtime", "colonnade.seal"]):
     from benchmarks.hostile import CASES, Score, attack_owner, attack_party, may_be_written, mutant, silent_steps, train
 
-    from colonnade.runtime.letter import open_letter, write_letter
-    from colonnade.runtime.lines import DirectLines
+    from colonnade.runtime.remote.packet import read_packet, write_packet
+    from colonnade.runtime.remote.transport import DirectTransport
 
 
-class Recorded(DirectLines):
+class Recorded(DirectTransport):
     """Lines that remember every letter, and can give other bytes instead."""
 
     def __init__(self, remote: Any) -> None:
@@ -61,14 +61,14 @@ def test_one_input(data: bytes) -> None:
     name, turns, request, reply = lines.heard[data[2] % len(lines.heard)]
     party, score = lines.parties[name], Score()
     assert party._last is not None
-    due = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
+    due = write_packet(replace(read_packet(request), sequence=party._last[0] + 1, before=b""))
     raw = reply if from_party else due
     others = [one[2 + from_party] for one in lines.heard[-20:]]
     new = data[3:] if as_it_is else mutant(random.Random(data[3:]), raw, others)
     if not new or new == raw or may_be_written(raw, new, silent_steps(lines.remote), from_party):
         return
     if from_party:
-        lines.remote._asked[name], lines.remote._turns = replace(open_letter(request), frames=()), turns
+        lines.remote._asked[name], lines.remote._turns = replace(read_packet(request), frames=()), turns
         lines.instead = new
         attack_owner(lines.remote, name, raw, score)
         lines.instead = b""

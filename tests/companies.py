@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 
 import colonnade as cn
-from colonnade.config import Job, TrainSection
-from colonnade.federation.host import Host
-from colonnade.federation.keys import make_keys
-from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
-from colonnade.files import AlignSection, Files, PartySection, PrepareSection
-from colonnade.ledger import OWNER
+from colonnade.federation.certificates import make_keys
+from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.jobs.job_file import Job, TrainSection
+from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
+from colonnade.wire.ledger import OWNER
 
 OTHERS = ("shop", "clinic", "insurer")
 ROWS = 90
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["colonnade.cli.federation", "colonnade.federation.party", "benchmarks.warm"])
+context.set_forkserver_preload(
+    ["colonnade.cli.federation_command", "colonnade.federation.party_process", "benchmarks.warm"]
+)
 
 
 def free_port() -> int:
@@ -72,7 +74,7 @@ class Companies:
                 lines.append(",".join([f"p{row:03d}", *map(str, columns[row, first:last]), *label]))
             (self.folder / name / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
-    def paper(self, method: cn.Method, seals: tuple[Any, ...] = (), **how: Any) -> OwnerPaper:
+    def paper(self, method: cn.Method, seals: tuple[Any, ...] = (), **how: Any) -> OwnerFile:
         """The bank's paper with this method, these seals and these settings."""
         paper = read_owner_paper(self.folder / "bank" / "job.toml")
         options = {key: how.pop(key) for key in ("model", "optimizer") if key in how}
@@ -80,7 +82,7 @@ class Companies:
         job = replace(paper.job, method=method, seals=seals, train=settings, **options)
         return replace(paper, job=job, prepare=PrepareSection(test=0.2))
 
-    def alone(self, paper: OwnerPaper) -> Job:
+    def alone(self, paper: OwnerFile) -> Job:
         """The same job for one process that has everybody's files."""
         parties = [paper.own, *(PartySection(one, f"../{one}/{one}.csv", "id") for one in paper.others)]
         files = Files(tuple(parties), AlignSection(mode="plain"), paper.prepare, self.folder / "bank")
@@ -108,10 +110,10 @@ class Companies:
         process.start()
         return process
 
-    def train(self, paper: OwnerPaper, place: Path) -> cn.Run:
+    def train(self, paper: OwnerFile, place: Path) -> cn.Run:
         """The whole job, the owner in this process and all others in theirs."""
         with self.parties(place) as processes:
-            host = Host(paper, place / "bank")
+            host = OwnerProcess(paper, place / "bank")
             try:
                 host.gather()
                 run = host.train()
@@ -125,6 +127,6 @@ class Companies:
 
 def attend(paper: Path, folder: Path) -> None:
     """A party's process."""
-    from colonnade.federation.party import Attendance
+    from colonnade.federation.party_process import Attendance
 
     Attendance(read_party_paper(paper), folder).attend()

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 
 from colonnade.errors import AwayError
-from colonnade.federation.guest import Guest
-from colonnade.federation.host import Host
-from colonnade.federation.keys import make_keys
-from colonnade.federation.papers import OwnerPaper, read_owner_paper, read_party_paper
-from colonnade.federation.talk import facts_in
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, write_letter
+from colonnade.federation.certificates import make_keys
+from colonnade.federation.handshake import facts_in
+from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.party_session import PartySession
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.wire.message import Envelope, decode_fields, encode
 
-Spoil = Callable[[Letter, Letter], "Letter | bytes"]
+Spoil = Callable[[Packet, Packet], "Packet | bytes"]
 PARTIES = ("shop", "mill")
 JOB = """
 [federation]
@@ -87,7 +87,7 @@ def make_sides(folder: Path, rows: int = 40) -> Path:
 class Near:
     """In place of a listener: a letter is served at once, and its reply lies there until it is taken."""
 
-    def __init__(self, guests: dict[str, Guest], spoil: dict[str, Spoil]) -> None:
+    def __init__(self, guests: dict[str, PartySession], spoil: dict[str, Spoil]) -> None:
         self.guests, self.spoil = guests, spoil
         self.replies: dict[str, deque[bytes]] = {name: deque() for name in guests}
         self.goodbyes: dict[str, str] = {}
@@ -103,8 +103,8 @@ class Near:
     def send(self, party: str, connection: int, data: bytes) -> None:
         reply = self.guests[party].serve(data)
         if party in self.spoil:
-            spoilt = self.spoil[party](open_letter(data), open_letter(reply))
-            reply = spoilt if isinstance(spoilt, bytes) else write_letter(spoilt)
+            spoilt = self.spoil[party](read_packet(data), read_packet(reply))
+            reply = spoilt if isinstance(spoilt, bytes) else write_packet(spoilt)
         self.replies[party].append(reply)
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
@@ -122,7 +122,7 @@ class Sides:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, PartySession] = {}
         self.write_parties()
 
     def write_parties(
@@ -143,15 +143,17 @@ class Sides:
         align: str = "",
         federation: str = 'labels = "inferable"',
         more: str = "",
-    ) -> OwnerPaper:
+    ) -> OwnerFile:
         text = JOB.format(method=method, train=train, align=align, federation=federation, more=more)
         (self.folder / "bank" / "job.toml").write_text(text)
         return read_owner_paper(self.folder / "bank" / "job.toml")
 
-    def guest(self, name: str) -> Guest:
-        return Guest(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
+    def guest(self, name: str) -> PartySession:
+        return PartySession(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
 
-    def host(self, kind: type[Host] = Host, spoil: dict[str, Spoil] | None = None, **job: str) -> Host:
+    def host(
+        self, kind: type[OwnerProcess] = OwnerProcess, spoil: dict[str, Spoil] | None = None, **job: str
+    ) -> OwnerProcess:
         """The owner's process; guests that are there stay, as a party's process would."""
         paper = self.owner_paper(**job)
         for name in PARTIES:
@@ -170,7 +172,7 @@ class Sides:
 def spoil_facts(word: str, change: Callable[[dict[str, Any]], Any]) -> Spoil:
     """Change what a party says in answer to a word."""
 
-    def spoil(request: Letter, reply: Letter) -> Letter:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         if request.kind != "talk" or request.step != word or reply.kind != "answer":
             return reply
         facts = facts_in(reply)
@@ -183,7 +185,7 @@ def spoil_facts(word: str, change: Callable[[dict[str, Any]], Any]) -> Spoil:
 def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[int] | None = None) -> Spoil:
     """Change the tensors of a party's replies in training."""
 
-    def spoil(request: Letter, reply: Letter) -> Letter:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         if request.kind != "step" or request.purpose != "train" or not reply.frames or reply.kind != "answer":
             return reply
         fields, about = decode_fields(reply.frames[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from colonnade import checkpoint
+from colonnade.store import checkpoint
 
 HOSTILE = "<script>window.stolen=1</script>&\"'[red]"
 

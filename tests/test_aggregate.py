@@ -7,7 +7,17 @@ import pytest
 import torch
 
 from colonnade.errors import ConfigError
-from colonnade.methods.aggregate import Chain, Damped, FedAdam, FedAvg, FedAvgM, FedYogi, Server, SlowMo, make_server
+from colonnade.methods.aggregate import (
+    Chain,
+    Damped,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedYogi,
+    ServerStep,
+    SlowMo,
+    make_server,
+)
 
 STEPS = 4
 State = dict[str, np.ndarray | float]
@@ -44,7 +54,7 @@ def fedoptimus(w: np.ndarray, average: np.ndarray, s: State) -> np.ndarray:
     return 0.4 * w + 0.6 * fedavgm(w, average, s)
 
 
-CASES: list[tuple[Server, Reference]] = [
+CASES: list[tuple[ServerStep, Reference]] = [
     (FedAvg(), lambda w, average, s: average),
     (FedAvgM(mu=0.7, eta=1.5), fedavgm),
     (SlowMo(mu=0.7, eta=1.5), slowmo),
@@ -57,7 +67,7 @@ CASES: list[tuple[Server, Reference]] = [
 
 @pytest.mark.parametrize("shape", [(5,), (3, 5)], ids=["one", "stacked"])
 @pytest.mark.parametrize(("server", "reference"), CASES, ids=[repr(server) for server, _ in CASES])
-def test_parts_do_what_their_equations_say(server: Server, reference: Reference, shape: tuple[int, ...]) -> None:
+def test_parts_do_what_their_equations_say(server: ServerStep, reference: Reference, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     w = expected = rng.normal(size=shape)
     memory, state = {}, {}

@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colonnade as cn
-from colonnade import channel
-from colonnade.align import box, curve, peer, ring
-from colonnade.align import terms as agreed
-from colonnade.align.ids import texts
-from colonnade.align.plain import hashes
-from colonnade.alignment import who_learns
 from colonnade.errors import ConfigError, PrivacyError, TableError
+from colonnade.tables.align import align_terms as agreed
+from colonnade.tables.align import alignment_owner as ring
+from colonnade.tables.align import alignment_party as peer
+from colonnade.tables.align import box, curve
+from colonnade.tables.align.align_sheets import who_learns
+from colonnade.tables.align.id_texts import texts
+from colonnade.tables.align.plain_ids import hashes
+from colonnade.wire import channel
 
 
 def sheets(*ids: Any) -> list[Any]:
@@ -299,7 +301,7 @@ def test_the_ledger_counts_what_the_protocol_says(parties: int, monkeypatch: pyt
 
 def expected_of(parties: int, n: int, c: int, minimum: int = 1) -> dict[str, int]:
     """What travels in each step, where the owner's own end is at home: it relays."""
-    terms = peer.Terms("psi", tuple(map(str, range(parties))), 0, minimum, None)
+    terms = peer.AlignTerms("psi", tuple(map(str, range(parties))), 0, minimum, None)
     length = {whose: terms.length(whose, [n] * parties) for whose in terms.lists}
     others, places = parties - 1, 8 + 8 * c + 28
     found = dict.fromkeys(["give", "take", "trace"], 0)

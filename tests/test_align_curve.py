@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult
 
 import colonnade as cn
-from colonnade.align import curve
-from colonnade.align.curve import POINT_BYTES, A, CurveMask, P, elligator, inverses, multiply
 from colonnade.errors import ConfigError, SealError
+from colonnade.tables.align import curve
+from colonnade.tables.align.curve import POINT_BYTES, A, CurveMask, P, elligator, inverses, multiply
 
 IDS = [f"person {k}".encode() for k in range(300)]
 

@@ -9,35 +9,36 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.align import terms as agreed
-from colonnade.align.messages import Box, Greeting, Locks, Macs, Roster, Signed, Verdict, Wanted
-from colonnade.align.peer import PLACES, POINTS, Peer, Terms, shuffle
-from colonnade.align.proof import digest
-from colonnade.align.ring import Ring
-from colonnade.alignment import Seat, _seats
-from colonnade.channel import Channel
 from colonnade.errors import ColonnadeError, MessageError, PrivacyError, SealError
 from colonnade.runtime import InProcess
-from colonnade.seal.keys import Identity
+from colonnade.seal.key_agreement import Identity
+from colonnade.tables.align import align_terms as agreed
+from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
+from colonnade.tables.align.align_sheets import AlignmentGroup, _seats
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.alignment_owner import AlignmentOwner
+from colonnade.tables.align.alignment_party import PLACES, POINTS, AlignmentParty, shuffle
+from colonnade.tables.align.order_proof import digest
+from colonnade.wire.channel import Channel
 
 NAMES = ("owner", "shop", "post")
 IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"ann", b"bob", b"gus", b"hal"]]
 
 
-def seated(minimum: int = 1) -> tuple[list[Seat], Ring]:
-    terms = Terms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
+def seated(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
+    terms = AlignTerms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
     seats = _seats(IDS, terms)
-    return seats, Ring(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
+    return seats, AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
 
 
-def ready() -> Peer:
+def ready() -> AlignmentParty:
     """The shop, after everybody joined."""
     seats, ring = seated()
     ring.agree()
     return seats[1].peer
 
 
-def lying(monkeypatch: pytest.MonkeyPatch, step: str, lie: Callable[[Any], Any], who: int = 1) -> Ring:
+def lying(monkeypatch: pytest.MonkeyPatch, step: str, lie: Callable[[Any], Any], who: int = 1) -> AlignmentOwner:
     """An alignment in which one party answers a step with something else than it should."""
     seats, ring = seated()
     honest = getattr(seats[who].peer, step)
@@ -47,7 +48,7 @@ def lying(monkeypatch: pytest.MonkeyPatch, step: str, lie: Callable[[Any], Any],
 
 def lying_inside(
     monkeypatch: pytest.MonkeyPatch, what: str, lie: Callable[[bytes], bytes], who: int = 1, minimum: int = 1
-) -> Ring:
+) -> AlignmentOwner:
     """An alignment in which one party puts something else into its boxes than it should."""
     seats, ring = seated(minimum)
     peer = seats[who].peer
@@ -145,7 +146,7 @@ def test_a_party_that_lies_in_its_boxes_is_found_out(name: str, monkeypatch: pyt
 @pytest.mark.parametrize("lie", [lambda one: one[:2], lambda one: one[:, 1:], lambda one: one.long()])
 def test_a_verdict_of_another_shape_names_the_comparer(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MessageError, match="the verdict of 'post' came as"):
-        lying(monkeypatch, "compare", lambda said: Verdict(lie(said.sealed)), who=2).run()
+        lying(monkeypatch, "compare", lambda said: AlignVerdict(lie(said.sealed)), who=2).run()
 
 
 def test_a_party_in_another_order_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,17 +180,17 @@ def test_a_set_is_masked_once_and_only_at_its_size() -> None:
     for size in (3 * 32 + 28, 5 * 32 + 28, 0):
         with pytest.raises(MessageError, match="the set of 'owner' by 'owner' came as"):
             shop.take(box(0, size))
-    sent = owner.give(Wanted(of(0), of(0)))
+    sent = owner.give(WantedPlaces(of(0), of(0)))
     shop.take(sent)
     with pytest.raises(SealError, match="the set of 'owner' came to 'shop' a second time"):
         shop.take(sent)
     with pytest.raises(SealError, match="the set of 'shop' came to 'shop' a second time"):
         shop.take(box(1, 3 * 32 + 28))
-    passed = shop.give(Wanted(of(0), of(0)))
+    passed = shop.give(WantedPlaces(of(0), of(0)))
     with pytest.raises(SealError, match="the set of 'owner' is wanted of 'shop', which does not hold it"):
-        shop.give(Wanted(of(0), of(0)))
+        shop.give(WantedPlaces(of(0), of(0)))
     with pytest.raises(SealError, match="the set of 'post' is wanted of 'shop', which does not hold it"):
-        shop.give(Wanted(of(2), of(0)))
+        shop.give(WantedPlaces(of(2), of(0)))
     post.take(passed)
     with pytest.raises(SealError, match="the set of 'owner' came to 'post' a second time"):
         post.take(passed)
@@ -199,13 +200,13 @@ def test_sets_and_parts_that_do_not_exist() -> None:
     shop = ready()
     for whose in (of(3), of(-1)):
         with pytest.raises(MessageError, match="the number of a list came as"):
-            shop.give(Wanted(whose, of(0)))
+            shop.give(WantedPlaces(whose, of(0)))
     with pytest.raises(MessageError, match="the number of a list came as"):
         shop.take(Box(torch.tensor([0]), torch.zeros(4, dtype=torch.uint8)))
     seats, ring = seated()
     ring.agree()
     with pytest.raises(MessageError, match="the start of a part came as 4; it goes from 0 to 3"):
-        seats[0].peer.give(Wanted(of(0), of(4)))
+        seats[0].peer.give(WantedPlaces(of(0), of(4)))
 
 
 def test_places_are_looked_up_once_and_never_for_others() -> None:
@@ -221,11 +222,11 @@ def test_places_are_looked_up_once_and_never_for_others() -> None:
     with pytest.raises(SealError, match="can be looked up once, after the comparer found enough"):
         shop.trace(box(0, 8))
     with pytest.raises(SealError, match="places were wanted of 'post', which has none to show"):
-        post.show(Wanted(of(0), of(0)))
+        post.show(WantedPlaces(of(0), of(0)))
     with pytest.raises(SealError, match="'shop' was asked to compare, which the comparer does"):
         shop.compare()
     ring.decide()
-    places = post.show(Wanted(of(0), of(0)))
+    places = post.show(WantedPlaces(of(0), of(0)))
     shop.trace(places)
     with pytest.raises(SealError, match="can be looked up once"):
         shop.trace(places)
@@ -246,8 +247,8 @@ def test_a_party_opens_nothing_before_the_comparer_found_enough(monkeypatch: pyt
     with pytest.raises(PrivacyError, match=r"fewer than minimum=3 ids are common .* told which, nor how many"):
         ring.decide()
     with pytest.raises(SealError, match="which has none to show"):
-        seats[2].peer.show(Wanted(of(0), of(0)))
-    forged = Verdict(torch.zeros(3, 36, dtype=torch.uint8))
+        seats[2].peer.show(WantedPlaces(of(0), of(0)))
+    forged = AlignVerdict(torch.zeros(3, 36, dtype=torch.uint8))
     with pytest.raises(SealError, match="the words of 'post' do not open at 'shop'"):
         seats[1].peer.hear(forged)
     assert not any(len(seat.peer.rows) for seat in seats)
@@ -266,33 +267,33 @@ def test_no_proof_before_the_rows_are_known() -> None:
 def test_nothing_is_given_before_everybody_signed() -> None:
     seats, _ = seated()
     for ask in (
-        lambda peer: peer.give(Wanted(of(1), of(0))),
+        lambda peer: peer.give(WantedPlaces(of(1), of(0))),
         lambda peer: peer.take(box(0, 4 * 32 + 28)),
         lambda peer: peer.keep(box(1, 8)),
         lambda peer: peer.compare(),
-        lambda peer: peer.hear(Verdict(torch.zeros(3, 36, dtype=torch.uint8))),
-        lambda peer: peer.show(Wanted(of(1), of(0))),
+        lambda peer: peer.hear(AlignVerdict(torch.zeros(3, 36, dtype=torch.uint8))),
+        lambda peer: peer.show(WantedPlaces(of(1), of(0))),
     ):
         with pytest.raises(SealError, match="before everybody signed who takes part"):
             ask(seats[1].peer)
 
 
 def test_in_plain_mode_no_list_comes_to_a_party() -> None:
-    terms = Terms("plain", NAMES, seed=0, minimum=1, maximum=None)
+    terms = AlignTerms("plain", NAMES, seed=0, minimum=1, maximum=None)
     seats = _seats(IDS, terms)
-    Ring(InProcess(seats, seats, Channel(), owner_is_first=True), terms).agree()
+    AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms).agree()
     with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
         seats[1].peer.take(box(2, 5 * 32 + 28))
     with pytest.raises(SealError, match="the set of 'owner' is wanted of 'owner', which does not hold it"):
-        seats[0].peer.give(Wanted(of(0), of(0)))
+        seats[0].peer.give(WantedPlaces(of(0), of(0)))
 
 
 def test_an_owner_that_shows_parties_different_rosters_is_found_out() -> None:
     seats, _ = seated()
     greetings = [seat.peer.greet() for seat in seats]
     roster = Roster(*(torch.cat(parts) for parts in zip(*greetings, strict=True)))
-    stranger = Peer(
-        Terms("psi", NAMES, 0, 1, None), 2, IDS[2], identity := Identity.new(), {"post": identity.public}
+    stranger = AlignmentParty(
+        AlignTerms("psi", NAMES, 0, 1, None), 2, IDS[2], identity := Identity.new(), {"post": identity.public}
     ).greet()
     other = Roster(*(torch.cat([*parts[:2], new]) for *parts, new in zip(*greetings[:2], stranger, strict=True)))
     seats[0].peer.confirm(roster)
@@ -302,7 +303,7 @@ def test_an_owner_that_shows_parties_different_rosters_is_found_out() -> None:
 
 def test_parties_that_agreed_on_other_terms_do_not_start() -> None:
     seats, ring = seated()
-    seats[1].peer.member.job = Terms("psi", NAMES, seed=1, minimum=1, maximum=None).job
+    seats[1].peer.member.job = AlignTerms("psi", NAMES, seed=1, minimum=1, maximum=None).job
     with pytest.raises(SealError, match="is not valid"):
         ring.run()
 

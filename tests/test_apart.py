@@ -10,8 +10,8 @@ import torch
 
 import colonnade as cn
 from colonnade.errors import AwayError, CheckpointError, MessageError, SealError
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, title, write_letter
+from colonnade.runtime.remote.packet import Packet, read_packet, title, write_packet
+from colonnade.wire.message import Envelope, decode_fields, encode
 from test_contract import Case, check_same_apart, everything_apart, federation, train, without_time
 
 SEALS = {
@@ -120,7 +120,7 @@ def ask(party: Any, remote: Any, **changed: Any) -> str:
     """What a party answers to a step that differs from the next one in some way: a sentence, or nothing."""
     letter = replace(remote.stamp, session=party.seat.session, sequence=party._last[0] + 1)
     letter = replace(letter, step="logits", purpose="evaluate", table="test")
-    reply = open_letter(party.serve(write_letter(replace(letter, **changed))))
+    reply = read_packet(party.serve(write_packet(replace(letter, **changed))))
     if reply.kind != "refusal":
         return ""
     return bytes(decode_fields(reply.frames[0])[0]["part1"].numpy()).decode()
@@ -167,9 +167,9 @@ def test_a_message_of_another_shape_is_refused_by_the_party(party: Any) -> None:
 def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) -> None:
     end, remote = party
     letter = replace(remote.stamp, kind="keep", session=end.seat.session, sequence=end._last[0] + 1)
-    first = end.serve(write_letter(letter))
-    assert end.serve(write_letter(letter)) == first
-    assert len(end.keeping.numbers) == int(decode_fields(open_letter(first).frames[0])[0]["kept"])
+    first = end.serve(write_packet(letter))
+    assert end.serve(write_packet(letter)) == first
+    assert len(end.keeping.numbers) == int(decode_fields(read_packet(first).frames[0])[0]["kept"])
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,11 @@ def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: An
     serve = run.parties.lines.parties["party 2"].serve
 
     def lying(request: bytes) -> bytes:
-        reply = open_letter(serve(request))
+        reply = read_packet(serve(request))
         if not reply.frames:
-            return write_letter(reply)
+            return write_packet(reply)
         fields, about = decode_fields(reply.frames[0])
-        return write_letter(replace(reply, frames=(encode(change(fields), about),)))
+        return write_packet(replace(reply, frames=(encode(change(fields), about),)))
 
     run.parties.lines.parties["party 2"].serve = lying
     top = {name: value.clone() for name, value in run.owner.top.state_dict().items()}
@@ -200,27 +200,27 @@ def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: An
 
 
 def test_a_letter_is_read_as_it_was_written() -> None:
-    letter = Letter("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
-    raw = write_letter(letter)
-    again = open_letter(raw)
+    letter = Packet("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
+    raw = write_packet(letter)
+    again = read_packet(raw)
     assert replace(again, frames=tuple(map(bytes, again.frames))) == letter
     assert len(raw) == letter.overhead + 3
     for cut in range(len(raw)):
         with pytest.raises(MessageError):
-            open_letter(raw[:cut])
+            read_packet(raw[:cut])
 
 
 def test_what_a_log_says_of_a_letter_is_read_without_opening_it() -> None:
-    assert title(write_letter(Letter("sum", step="fit", round=3, frames=(b"abc",)))) == ("fit", 3)
-    assert title(write_letter(Letter("keep", round=4))) == ("keep", 4)
-    raw = write_letter(Letter("step", step="fit"))
+    assert title(write_packet(Packet("sum", step="fit", round=3, frames=(b"abc",)))) == ("fit", 3)
+    assert title(write_packet(Packet("keep", round=4))) == ("keep", 4)
+    raw = write_packet(Packet("step", step="fit"))
     for cut in range(raw.index(b"fit") + len(b"fit")):
         with pytest.raises(MessageError):
             title(raw[:cut])
 
 
 def test_a_reply_is_about_its_request() -> None:
-    asked = Letter(
+    asked = Packet(
         "step", "owner", "fit", "train", "rows", "owner", *range(1, 7), b"j" * 16, b"s" * 16, b"p" * 16, b"b"
     )
     reply = asked.reply("answer", "party 1", b"abc")

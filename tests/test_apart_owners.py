@@ -9,10 +9,10 @@ import torch
 
 import colonnade as cn
 from colonnade.errors import AwayError, ColonnadeError
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import open_letter, write_letter
-from colonnade.runtime.lines import DirectLines
-from colonnade.runtime.server import refused
+from colonnade.runtime.remote.packet import read_packet, write_packet
+from colonnade.runtime.remote.request_server import refused
+from colonnade.runtime.remote.transport import DirectTransport
+from colonnade.wire.message import Envelope, decode_fields, encode
 from test_contract import check_same_apart, everything_apart, federation, without_time
 
 METHODS = {"multivfl": cn.MultiVFL(every=5), "fedoptimus": cn.FedOptimus(every=2, select_every=4, lr=0.02)}
@@ -112,20 +112,20 @@ def test_a_run_that_waits_ends_if_nobody_comes() -> None:
 def test_every_frame_is_one_that_the_ledger_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes around a tensor hold its sender's name, which is the leader's and not that of the process."""
     counted: dict[tuple[str, str], int] = {}
-    post = DirectLines.post
+    post = DirectTransport.post
 
-    def spy(self: DirectLines, party: str, request: bytes) -> None:
+    def spy(self: DirectTransport, party: str, request: bytes) -> None:
         post(self, party, request)
-        letter = open_letter(request)
-        letters = [letter, open_letter(self._replies[party])]
-        letters += [open_letter(letter.before)] if len(letter.before) else []
+        letter = read_packet(request)
+        letters = [letter, read_packet(self._replies[party])]
+        letters += [read_packet(letter.before)] if len(letter.before) else []
         for one in letters:
             for frame in one.frames if one.step and one.purpose == "train" else ():
                 ends = (one.leader, party) if one.sender == "owner" else (party, one.leader)
                 assert decode_fields(frame)[1].sender == ends[0]
                 counted[ends] = counted.get(ends, 0) + len(frame)
 
-    monkeypatch.setattr(DirectLines, "post", spy)
+    monkeypatch.setattr(DirectTransport, "post", spy)
     run = train("multivfl", "apart", "by size")
     lines = [line for line in run.ledger.rows if line.purpose == "train" and line.step in ("embed", "follow")]
     assert counted == {(line.sender, line.receiver): line.total for line in lines} and len(counted) == 24
@@ -145,7 +145,7 @@ def ask(remote: Any, step: str = "embed", by: str = "", fields: Any = None, **ab
     stamp = replace(remote.stamp, session=party.seat.session, sequence=party._last[0] + 1)
     letter = replace(stamp, **{"step": step, "purpose": "train", "table": "train", **about})
     frames = (encode(fields, Envelope(step, by or letter.leader, letter.round)),) if fields else ()
-    reply = open_letter(party.serve(write_letter(replace(letter, frames=frames))))
+    reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
     return str(refused(reply.frames[0], "party 2")) if reply.kind == "refusal" else ""
 
 
@@ -199,9 +199,9 @@ def test_a_held_letter_for_another_leader_is_refused_with_the_next_one(parties: 
     party = parties.lines.parties["party 2"]
     due, turn, before = party._last[0] + 1, 1000 + party._last[0], party.states()
     stamp = replace(parties.stamp, session=party.seat.session, purpose="train", table="train", turn=turn)
-    held = write_letter(replace(stamp, step="settle", leader="owner 4", sequence=due))
-    raw = write_letter(replace(stamp, step="embed", leader="owner 1", sequence=due + 1, before=held))
-    reply = open_letter(party.serve(raw))
+    held = write_packet(replace(stamp, step="settle", leader="owner 4", sequence=due))
+    raw = write_packet(replace(stamp, step="embed", leader="owner 1", sequence=due + 1, before=held))
+    reply = read_packet(party.serve(raw))
     assert reply.kind == "refusal" and "for 'owner 4'" in str(refused(reply.frames[0], "party 2"))
     assert party._last[0] == due - 1
     assert all(torch.equal(value, before[name]) for name, value in party.states().items())

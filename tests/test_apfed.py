@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade.config import read_job
 from colonnade.errors import ConfigError, ModelError, SealError, TrainingError
-from colonnade.jobs import resume_job, train_job
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import resume_job, train_job
 from colonnade.methods import passive
 from colonnade.methods.contribution import left_out, other_rows, pushed
 from colonnade.methods.passive import contrastive, passive_loss

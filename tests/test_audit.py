@@ -22,15 +22,15 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app
 from colonnade.errors import ConfigError, FolderError
-from colonnade.federation.audit import AuditLog, signed_bytes
-from colonnade.federation.lines import TlsLines
-from colonnade.federation.metrics import Metrics
-from colonnade.federation.public import read_public
-from colonnade.federation.status import StatusFile
-from colonnade.federation.verify import compare, verify
-from colonnade.runtime.letter import Letter, write_letter
-from colonnade.seal.keys import Identity
-from colonnade.seal.keys import verify as verify_signature
+from colonnade.federation.audit_check import compare, verify
+from colonnade.federation.audit_log import AuditLog, signed_bytes
+from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.prometheus import Metrics
+from colonnade.federation.public_keys import read_public
+from colonnade.federation.status_file import StatusFile
+from colonnade.runtime.remote.packet import Packet, write_packet
+from colonnade.seal.key_agreement import Identity
+from colonnade.seal.key_agreement import verify as verify_signature
 
 ME = Identity(bytes(range(32)))
 
@@ -141,7 +141,7 @@ def test_another_job_and_another_writer_are_refused(log):
 def test_a_killed_writer_leaves_a_log_that_goes_on(tmp_path):
     path = tmp_path / "audit.jsonl"
     code = f"""
-from colonnade.federation.audit import AuditLog
+from colonnade.federation.audit_log import AuditLog
 log = AuditLog({str(path)!r}, "bank", "credit")
 print("ready", flush=True)
 while True:
@@ -496,11 +496,11 @@ def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
             self.sent = data
 
     links, status = Links(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
-    lines = TlsLines(links, 1.0, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
-    lines.post("shop", write_letter(Letter("step", step="embed", round=3)))
+    lines = OwnerTransport(links, 1.0, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert links.sent
     log.close()
     del links.sent, lines._asked["shop"]
     with pytest.raises(FolderError, match="closed"):
-        lines.post("shop", write_letter(Letter("step", step="embed", round=3)))
+        lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert not hasattr(links, "sent"), "it left without a line in the log"

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from colonnade.channel import Channel
+from colonnade.core.schedule import Turn
 from colonnade.errors import ColonnadeError, TrainingError
-from colonnade.ledger import OWNER, Ledger, Line
-from colonnade.message import Envelope, encode
-from colonnade.schedule import Turn
+from colonnade.wire.channel import Channel
+from colonnade.wire.ledger import OWNER, Ledger, Line
+from colonnade.wire.message import Envelope, encode
 
 
 class Pair(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade import checkpoint
 from colonnade.errors import CheckpointError, FolderError
+from colonnade.store import checkpoint
 
 STATES = {
     "owner": {"top/weight": torch.arange(6.0).reshape(2, 3), "steps/value": torch.tensor(3)},

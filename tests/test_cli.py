@@ -104,7 +104,7 @@ def test_resume_after_ctrl_c_is_exact(job, monkeypatch):
         return on_round
 
     with monkeypatch.context() as patch:
-        patch.setattr("colonnade.cli.train.follow", stop_in_round_five)
+        patch.setattr("colonnade.cli.train_command.follow", stop_in_round_five)
         stopped = colonnade("train", job, "--folder", "a run")
     assert stopped.exit_code == 130
     (line,) = stopped.stderr.splitlines()
@@ -322,7 +322,7 @@ def test_demo_tells_the_whole_story(here):
 
 
 def test_demo_prints_a_table_and_starts_over(here, monkeypatch):
-    monkeypatch.setattr("colonnade.cli.demo.EPOCHS", 1)
+    monkeypatch.setattr("colonnade.cli.demo_command.EPOCHS", 1)
     assert colonnade("demo").exit_code == 0
     again = colonnade("demo").stdout
     assert "ratio" in again and "This is one seed" in again

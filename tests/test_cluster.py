@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import read_job
 from colonnade.errors import AwayError, ConfigError, LinkError
-from colonnade.federation.keys import make_keys
-from colonnade.jobs import train_job
+from colonnade.federation.certificates import make_keys
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import train_job
 from colonnade.runtime import plain_runtime
 from colonnade.runtime.cluster import check_reachable
 from test_contract import Case, federation, train
@@ -124,7 +124,7 @@ def test_what_is_printed_in_training_is_no_result(tmp_path: Path, monkeypatch: p
         print("(raylet) A worker died")
         return train_job(*args)
 
-    monkeypatch.setattr("colonnade.cli.train.train_job", chatty)
+    monkeypatch.setattr("colonnade.cli.train_command.train_job", chatty)
     (tmp_path / "job.toml").write_text(
         '[data]\nload = "digits"\nparties = 2\nrows = 60\n[train]\nrounds = 1\nbatch = 30\n'
     )

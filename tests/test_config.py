@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 import colonnade as cn
-from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.jobs import resume_job, train_job
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import resume_job, train_job
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "job.toml"
 SMALL = """

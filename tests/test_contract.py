@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade.channel import Channel
-from colonnade.method import Method
+from colonnade.core.method import Method
+from colonnade.core.schedule import Schedule
 from colonnade.methods.steps import Gradient
-from colonnade.schedule import Schedule
+from colonnade.wire.channel import Channel
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
 ROWS, CLASSES, ROUNDS = 60, 3, 12

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade import checkpoint
 from colonnade.errors import CheckpointError
-from colonnade.federation.desk import Desk
-from colonnade.prepared import read_preparations
-from colonnade.watch import Followed
+from colonnade.federation.job_folder import JobFolder
+from colonnade.report.watch_page import Followed
+from colonnade.store import checkpoint
+from colonnade.store.preparation_files import read_preparations
 from test_files import JOB, colonnade, people, refused, write_csv, write_parquet
 
 NOISE = '\n[[seal]]\nkind = "noise"\nclip = 1.0\nepsilon = 500.0\n'
@@ -185,7 +185,7 @@ def test_a_run_that_was_saved_elsewhere_has_its_budgets_with_it(run: Path, tmp_p
 
 
 def test_rows_that_a_side_kept_and_lost(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "side")
+    desk = JobFolder(tmp_path / "side")
     desk.keep_rows(torch.arange(5).numpy(), {"files": "f"})
     (tmp_path / "side" / "rows.bin").unlink()
     with pytest.raises(CheckpointError, match=r"rows\.bin is not as it was kept"):

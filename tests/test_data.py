@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.core.table import Scale, Table, check_federation
 from colonnade.data import datasets, load, reload
 from colonnade.data.catalog import VARIABLE
 from colonnade.errors import ConfigError, DataError
-from colonnade.table import Scale, Table, check_federation
 
 linear_model = pytest.importorskip("sklearn.linear_model")
 metrics = pytest.importorskip("sklearn.metrics")

@@ -12,10 +12,10 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import colonnade as cn
-from colonnade.channel import Channel
 from colonnade.cli import app
+from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, TableError
-from colonnade.method import Method
+from colonnade.wire.channel import Channel
 
 ROWS, CLASSES = 60, 3
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # as in test_contract.py

@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade import checkpoint
+from colonnade.core.method import make_method, party_step
 from colonnade.errors import ColonnadeError, ConfigError, ModelError, TableError, TrainingError
-from colonnade.method import make_method, party_step
 from colonnade.methods.steps import slope
+from colonnade.store import checkpoint
 
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)).numpy()
 Y = (X[:, 0] > 0).astype(int)

@@ -22,8 +22,8 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from colonnade.core.metrics import auc, calibration, label_metrics, metrics, value_metrics
 from colonnade.errors import TableError
-from colonnade.evaluate import auc, calibration, label_metrics, metrics, value_metrics
 
 
 def test_by_hand() -> None:

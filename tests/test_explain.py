@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import colonnade as cn
+from colonnade.core.method import Method
 from colonnade.errors import ConfigError, SealError, TableError
-from colonnade.explain.importance import WAYS
-from colonnade.explain.noisy import noisy, shuffled
-from colonnade.method import Method
+from colonnade.study.importance_of_parties import WAYS
+from colonnade.study.noisy_tables import noisy, shuffled
 
 ROWS = 200
 VIM = cn.VIMADMM(local_steps=5)

@@ -13,9 +13,9 @@ import pytest
 from benchmarks.faults import broken_run
 from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
 
-from colonnade.federation.exits import Exit
-from colonnade.federation.status import read_status
-from colonnade.federation.verify import verify
+from colonnade.federation.audit_check import verify
+from colonnade.federation.exit_codes import Exit
+from colonnade.federation.status_file import read_status
 
 pytestmark = pytest.mark.slow
 SOON = 15  # seconds beyond a deadline, on a machine that does other things too

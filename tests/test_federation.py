@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade import checkpoint
-from colonnade.federation.predict import Prediction
-from colonnade.federation.verify import compare, verify
-from colonnade.files import Files
-from colonnade.jobs import train_job
-from colonnade.kept import KeptInFolder
+from colonnade.federation.audit_check import compare, verify
+from colonnade.federation.prediction import Prediction
+from colonnade.jobs.run_job import train_job
+from colonnade.jobs.table_sections import Files
+from colonnade.store import checkpoint
+from colonnade.store.state_folder import StateFolder
 from companies import OTHERS, Companies
 from test_contract import ONE_OWNER, Case, without_time
 
@@ -57,7 +57,7 @@ def assert_same_states(near: cn.Run, place: Path) -> None:
 def newest_state(folder: Path) -> dict[str, torch.Tensor]:
     """What a party kept last."""
     (states,) = folder.glob("*-*/states")
-    kept = KeptInFolder(states)
+    kept = StateFolder(states)
     return kept.get(kept.numbers[-1])
 
 

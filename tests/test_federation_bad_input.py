@@ -33,18 +33,18 @@ from colonnade.errors import (
     TrainingError,
     UnreachableError,
 )
-from colonnade.federation.align_server import AlignServer
-from colonnade.federation.audit import AuditLog
-from colonnade.federation.host import Host
-from colonnade.federation.keys import read_identity
-from colonnade.federation.listen import Listener
-from colonnade.federation.papers import read_owner_paper, read_party_paper
-from colonnade.federation.party import Attendance
-from colonnade.federation.status import Status
-from colonnade.federation.talk import answered, say
+from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.certificates import read_identity
+from colonnade.federation.handshake import answered, say
+from colonnade.federation.job_papers import read_owner_paper, read_party_paper
+from colonnade.federation.listener import Listener
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.party_process import Attendance
+from colonnade.federation.status_file import Status
 from colonnade.federation.terms import labels_of, sign, terms_of
-from colonnade.runtime.letter import Letter
-from colonnade.runtime.party import Party
+from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.party_server import PartyServer
 from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
 
 pytest.importorskip("grpc")
@@ -73,7 +73,7 @@ def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
     return said
 
 
-def lead(host: Host, on_round: Callable[[Any], None] | None = None) -> None:
+def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
     try:
         host.gather()
         host.train(on_round)
@@ -81,7 +81,7 @@ def lead(host: Host, on_round: Callable[[Any], None] | None = None) -> None:
         host.close()
 
 
-def lead_amid(host: Host) -> None:
+def lead_amid(host: OwnerProcess) -> None:
     """Lead a job to its first round, and leave it there."""
 
     def leave(_: Any) -> None:
@@ -99,9 +99,9 @@ def refused(sides: Sides, error: type[ColonnadeError], **how: Any) -> str:
 def no_step_after(seen: list[Any]) -> Iterator[None]:
     """No optimiser may step once something was spoilt, but for what the round before told."""
     stepped: list[Any] = []
-    here, run = threading.local(), Party._run
+    here, run = threading.local(), PartyServer._run
 
-    def note(self: Party, step: Any, turn: Any, letter: Any) -> Any:
+    def note(self: PartyServer, step: Any, turn: Any, letter: Any) -> Any:
         here.round = turn.round
         return run(self, step, turn, letter)
 
@@ -112,7 +112,7 @@ def no_step_after(seen: list[Any]) -> Iterator[None]:
     handle = register_optimizer_step_pre_hook(step)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Party, "_run", note)
+            patch.setattr(PartyServer, "_run", note)
             yield
     finally:
         handle.remove()
@@ -134,7 +134,7 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
         port = taken.getsockname()[1]
         paper = sides.owner_paper()
         busy = replace(paper, federation=replace(paper.federation, listen=f"127.0.0.1:{port}"))
-        said = sentence(LinkError, lambda: Host(busy, sides.folder / "run-bank"))
+        said = sentence(LinkError, lambda: OwnerProcess(busy, sides.folder / "run-bank"))
     assert f"port {port} of 127.0.0.1 cannot be listened at" in said
     assert not (sides.folder / "run-bank" / "status.json").exists(), "it would be of a process that waits"
 
@@ -145,7 +145,7 @@ def test_names_that_do_not_resolve(sides: Sides) -> None:
     assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.attend)
     paper = sides.owner_paper()
     away = replace(paper, federation=replace(paper.federation, listen="no-such-host.invalid:0"))
-    assert "does not resolve" in sentence(LinkError, lambda: Host(away, sides.folder / "run-bank"))
+    assert "does not resolve" in sentence(LinkError, lambda: OwnerProcess(away, sides.folder / "run-bank"))
 
 
 def test_a_certificate_of_another_party(sides: Sides) -> None:
@@ -482,10 +482,10 @@ def test_an_owner_section_that_lacks_a_key(sides: Sides, paper: str) -> None:
 # Plans
 
 
-def lying(**fields: Callable[[Any], Any]) -> type[Host]:
+def lying(**fields: Callable[[Any], Any]) -> type[OwnerProcess]:
     """An owner whose plan is not what its terms come to."""
 
-    class Lying(Host):
+    class Lying(OwnerProcess):
         def _planned(self, *about: Any) -> dict[str, Any]:
             plan = super()._planned(*about)
             return {**plan, **{name: change(plan[name]) for name, change in fields.items()}}
@@ -519,7 +519,7 @@ def test_a_plan_that_does_not_follow_from_the_terms(sides: Sides, fields: Any, s
 
 
 def test_a_file_that_changed_since_it_was_signed(sides: Sides, caplog: pytest.LogCaptureFixture) -> None:
-    def change(request: Letter, reply: Letter) -> Letter:
+    def change(request: Packet, reply: Packet) -> Packet:
         if request.step == "signed":
             with (sides.folder / "shop" / "table.csv").open("a") as file:
                 file.write("c999,0,0,0\n")
@@ -535,7 +535,7 @@ def test_the_words_of_an_unexpected_error_stay_at_the_party(
     def failing(*_: Any) -> None:
         raise ValueError("could not convert string to float: 'Mrs Smith'")
 
-    monkeypatch.setattr("colonnade.federation.guest.prepared", failing)
+    monkeypatch.setattr("colonnade.federation.party_session.prepared", failing)
     said = refused(sides, ColonnadeError)
     assert "'prepare' lacks something" in said
     assert "ValueError" in said
@@ -582,7 +582,7 @@ def test_kept_rows_in_another_order(sides: Sides) -> None:
 
 
 def test_rows_in_another_order_do_not_pass_the_proof(sides: Sides) -> None:
-    def permute(request: Letter, reply: Letter) -> Letter:
+    def permute(request: Packet, reply: Packet) -> Packet:
         server = sides.guests["shop"].server
         if isinstance(server, AlignServer) and len(server.seat.peer.rows) and request.step.startswith("keep"):
             server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
@@ -633,8 +633,8 @@ def test_ids_are_compared_so_often_and_no_more(sides: Sides) -> None:
 # Answers in training
 
 
-def nan_last(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
-    def spoil(request: Letter, reply: Letter) -> Letter:
+def nan_last(seen: list[Any]) -> Callable[[Packet, Packet], Packet]:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         if request.kind != "step" or request.purpose != "train" or not reply.frames:
             return reply
         seen.append(request.round)
@@ -643,11 +643,11 @@ def nan_last(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
     return spoil
 
 
-def stale(seen: list[Any]) -> Callable[[Letter, Letter], Letter]:
+def stale(seen: list[Any]) -> Callable[[Packet, Packet], Packet]:
     """In the second round, the reply of the first."""
-    kept: list[Letter] = []
+    kept: list[Packet] = []
 
-    def spoil(request: Letter, reply: Letter) -> Letter:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         if request.kind != "step" or request.purpose != "train" or not reply.frames:
             return reply
         kept.append(reply)
@@ -698,7 +698,7 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     job = {"more": '[[seal]]\nkind = "noise"\nsigma = 20.0\nepsilon = 50.0'}
     lead_amid(sides.host(**job))
     (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
-    assert isinstance(party, Party)
+    assert isinstance(party, PartyServer)
     spent = party.channel.end("shop").budget
     assert spent is not None and spent.spent > 0
     for states in (sides.folder / "run-shop").glob("*/states"):
@@ -708,9 +708,9 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     (sides.folder / "run-bank" / "config.json").unlink()
     begun: list[int] = []
 
-    def look(request: Letter, reply: Letter) -> Letter:
+    def look(request: Packet, reply: Packet) -> Packet:
         server = sides.guests["shop"].server
-        if request.step == "begin" and isinstance(server, Party):
+        if request.step == "begin" and isinstance(server, PartyServer):
             budget = server.channel.end("shop").budget
             begun.append(0 if budget is None else budget.spent)
         return reply
@@ -743,7 +743,7 @@ def test_the_status_of_a_run_says_who_is_connected(sides: Sides) -> None:
 
 
 def test_two_logs_of_one_job_agree(sides: Sides) -> None:
-    from colonnade.federation.verify import compare, verify
+    from colonnade.federation.audit_check import compare, verify
 
     host = sides.host()
     lead(host)

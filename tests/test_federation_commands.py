@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from benchmarks.sides import KILLED, OWNER, PARTIES, Knobs, Trial
 
-from colonnade import checkpoint
-from colonnade.federation.exits import Exit
+from colonnade.federation.exit_codes import Exit
+from colonnade.store import checkpoint
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")

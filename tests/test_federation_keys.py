@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app
 from colonnade.errors import LinkError
-from colonnade.federation.keys import (
+from colonnade.federation.certificates import (
     check_not_revoked,
     common_name,
     fingerprint,
@@ -36,7 +36,7 @@ from colonnade.federation.keys import (
     read_public,
     revoke,
 )
-from colonnade.seal.keys import verify
+from colonnade.seal.key_agreement import verify
 
 
 @pytest.fixture(scope="module")

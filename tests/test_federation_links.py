@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from colonnade.errors import AwayError, Broken, LinkError, UnreachableError
-from colonnade.federation import dial as dialling
-from colonnade.federation import listen as listening
+from colonnade.federation import listener as listening
+from colonnade.federation import party_connection as dialling
 from colonnade.federation import tls
-from colonnade.federation.dial import Dialled, dial
-from colonnade.federation.keys import Credentials, make_keys, read_credentials, revoke
-from colonnade.federation.listen import KEEP_ALIVE, Listener
-from colonnade.federation.mailbox import ROOM, Mailbox
+from colonnade.federation.certificates import Credentials, make_keys, read_credentials, revoke
+from colonnade.federation.inbox import ROOM, Mailbox
+from colonnade.federation.listener import KEEP_ALIVE, Listener
+from colonnade.federation.party_connection import Dialled, dial
 from colonnade.federation.tls import client_context, load_grpc, preflight, split_address
 from test_federation_keys import refusal, reissue
 

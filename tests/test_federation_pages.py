@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from colonnade.federation import papers
-from colonnade.federation.talk import WORDS
-from colonnade.files import PartySection
+from colonnade.federation import job_papers as papers
+from colonnade.federation.handshake import WORDS
+from colonnade.jobs.table_sections import PartySection
 from pages import DOCS
 
 PAGE = (DOCS / "federation.md").read_text()

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.config import read_job
 from colonnade.errors import CheckpointError, ConfigError, NoCommonIdError, PrivacyError, TableError
-from colonnade.jobs import gather, train_job
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import gather, train_job
 
 JOB = """
 [[party]]
@@ -366,7 +366,7 @@ def test_files_that_change_before_they_are_scored_are_refused(folder):
     ],
 )
 def test_what_cannot_be_done_is_said_before_ids_are_compared(folder, monkeypatch, old, new, sentence):
-    monkeypatch.setattr("colonnade.files.align", None)
+    monkeypatch.setattr("colonnade.jobs.table_sections.align", None)
     change(folder / "job.toml", old, new)
     assert sentence in refused(colonnade("train", folder / "job.toml", "--folder", folder / "run"))
     assert not (folder / "run").exists()
@@ -379,7 +379,7 @@ def test_a_resumed_job_says_which_fact_differs_and_compares_no_ids_of_other_file
     differs = refused(colonnade("train", folder / "job.toml", "--folder", place, "--resume", "--quiet"))
     assert "has data's files prepare test 0.25, but the job says 0.3" in differs
     change(folder / "clinic.csv", "cook", "baker")
-    monkeypatch.setattr("colonnade.files.align", None)
+    monkeypatch.setattr("colonnade.jobs.table_sections.align", None)
     result = colonnade("train", folder / "job.toml", "--folder", place, "--resume", "--quiet")
     assert "the files of 'clinic' are not those" in refused(result)
 
@@ -402,8 +402,8 @@ def test_scores_are_the_same_whatever_is_prepared_at_once(folder, monkeypatch):
     sheets = [cn.read(folder / "new-clinic.csv", id="mail", name="clinic")]
     sheets.append(cn.read(folder / "new-lab.parquet", id="who", name="lab"))
     whole = cn.score(run, sheets, mode="plain", missing="zero")
-    monkeypatch.setattr("colonnade.scoring.CHUNK", 7)
-    monkeypatch.setattr("colonnade.scoring.CHUNK_BYTES", 1)
+    monkeypatch.setattr("colonnade.study.score_files.CHUNK", 7)
+    monkeypatch.setattr("colonnade.study.score_files.CHUNK_BYTES", 1)
     parts = cn.score(run, sheets, mode="plain", missing="zero")
     assert parts.ids.tolist() == whole.ids.tolist() and torch.allclose(parts.values, whole.values)
 

@@ -6,10 +6,10 @@ import torch
 from sklearn.metrics import confusion_matrix, roc_auc_score
 
 import colonnade as cn
+from colonnade.core.task import Classes, Several, Values
 from colonnade.errors import TableError
-from colonnade.findings import MOST_PLACES, MOST_POINTS, find, map_findings
 from colonnade.report import read_summary
-from colonnade.task import Classes, Several, Values
+from colonnade.run.findings import MOST_PLACES, MOST_POINTS, find, map_findings
 
 
 class Map:

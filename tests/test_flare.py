@@ -18,22 +18,22 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app
 from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, LinkError
-from colonnade.federation.audit import AuditLog
-from colonnade.federation.keys import make_keys
-from colonnade.federation.lines import TlsLines
-from colonnade.federation.metrics import Metrics
-from colonnade.federation.papers import read_owner_paper, read_party_paper
-from colonnade.federation.party import Attendance
-from colonnade.federation.status import StatusFile
-from colonnade.federation.talk import say
-from colonnade.flare import listen as listening
+from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.certificates import make_keys
+from colonnade.federation.handshake import say
+from colonnade.federation.job_papers import read_owner_paper, read_party_paper
+from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.party_process import Attendance
+from colonnade.federation.prometheus import Metrics
+from colonnade.federation.status_file import StatusFile
+from colonnade.flare import site_links as listening
 from colonnade.flare import submit as submitting
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
-from colonnade.flare.listen import FlareListener
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
+from colonnade.flare.site_links import FlareListener
 from colonnade.flare.submit import Submission
-from colonnade.runtime.letter import open_letter
-from colonnade.runtime.server import refused, refused_letter
+from colonnade.runtime.remote.packet import read_packet
+from colonnade.runtime.remote.request_server import refused, refused_letter
 
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
 
@@ -200,7 +200,7 @@ def test_there_is_no_link_to_strangers() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = open_letter(refused_letter(say("hello", {}), "shop", told_of(error, "shop")))
+    letter = read_packet(refused_letter(say("hello", {}), "shop", told_of(error, "shop")))
     told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
@@ -227,7 +227,7 @@ def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadlin
         AuditLog(tmp_path / "audit.jsonl", "owner", "job"),
         StatusFile(tmp_path, "owner", "job", 0, ["shop"]),
     )
-    lines = TlsLines(post.listener, 300.0, audit, Metrics(), status, print, print, b"")
+    lines = OwnerTransport(post.listener, 300.0, audit, Metrics(), status, print, print, b"")
     with pytest.raises(AwayError, match=r"'shop' has not answered FLARE for 0 s; start its site again"):
         lines.meet("shop")
     audit.close()

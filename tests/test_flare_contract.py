@@ -16,7 +16,7 @@ from benchmarks import flare
 from benchmarks.poc import ADMIN, SERVER, Poc
 from sklearn.datasets import load_digits
 
-from colonnade.federation.papers import read_owner_paper
+from colonnade.federation.job_papers import read_owner_paper
 from colonnade.flare.job import export
 from colonnade.flare.submit import Submission, session
 from test_contract import ONE_OWNER, Case

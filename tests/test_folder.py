@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import FolderError
-from colonnade.folder import write_bytes, write_text
+from colonnade.store.run_folder import write_bytes, write_text
 
 
 @pytest.fixture

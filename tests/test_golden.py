@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade.method import Method
-from colonnade.run import Run, Settings
-from colonnade.schedule import Schedule
+from colonnade.core.method import Method
+from colonnade.core.schedule import Schedule
+from colonnade.run.training import Run, Settings
 
 ROWS, WIDTHS, CLASSES, E, LR, DECAY = 12, (3, 3, 2), 3, 4, 0.1, 0.01
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}

@@ -32,19 +32,19 @@ from torch import Tensor
 
 import colonnade as cn
 from colonnade.errors import AwayError, ColonnadeError, FolderError, LinkError, MessageError, SealError
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime import server
-from colonnade.runtime.letter import Letter, open_letter, write_letter
-from colonnade.runtime.lines import DirectLines
-from colonnade.runtime.server import refused
+from colonnade.runtime.remote import request_server as server
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.runtime.remote.request_server import refused
+from colonnade.runtime.remote.transport import DirectTransport
 from colonnade.seal.codec import shape_of
 from colonnade.seal.relay import heard, stacked, unstacked
+from colonnade.wire.message import Envelope, decode_fields, encode
 
 NAMES = ["a", "b", "c"]
 lenient = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-class Recording(DirectLines):
+class Recording(DirectTransport):
     """Lines that remember what was asked and answered, and can give something else."""
 
     def __init__(self, remote: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
     lines = runs[which].parties.lines
     name, _, request, _ = data.draw(st.sampled_from(lines.heard))
     party, score = lines.parties[name], Score()
-    raw = write_letter(replace(open_letter(request), sequence=party._last[0] + 1, before=b""))
+    raw = write_packet(replace(read_packet(request), sequence=party._last[0] + 1, before=b""))
     new = mutant(draw, raw, [one[2] for one in lines.heard[-20:]])
     if new != raw and not may_be_written(raw, new, silent_steps(lines.remote), from_party=False):
         attack_party(party, [new], score)
@@ -101,7 +101,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
     lines = runs[which].parties.lines
     name, turns, request, raw = data.draw(st.sampled_from(lines.heard))
     remote, score = lines.remote, Score()
-    remote._asked[name], remote._turns = replace(open_letter(request), frames=()), turns
+    remote._asked[name], remote._turns = replace(read_packet(request), frames=()), turns
     new = mutant(draw, raw, [one[3] for one in lines.heard[-20:]])
     if new != raw and not may_be_written(raw, new, [], from_party=True):
         lines.instead = new
@@ -115,7 +115,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
 @lenient
 @given(st.binary(max_size=300))
 def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
-    for read in (open_letter, decode_fields, lambda raw: refused(raw, "a")):
+    for read in (read_packet, decode_fields, lambda raw: refused(raw, "a")):
         try:
             read(raw)
         except MessageError:
@@ -127,10 +127,10 @@ def test_other_finite_numbers_are_a_message_like_any_other() -> None:
     party = run.parties.lines.parties["party 2"]
     stamp = replace(run.parties.stamp, session=party.seat.session, purpose="train", table="train", turn=99)
     asked = replace(stamp, step="embed", sequence=party._last[0] + 1)
-    h = decode_fields(open_letter(party.serve(write_letter(asked))).frames[0])[0]["h"]
+    h = decode_fields(read_packet(party.serve(write_packet(asked))).frames[0])[0]["h"]
     frame = encode({"slope": torch.full_like(h, 0.5)}, Envelope("follow", "owner", 0))
     told = replace(stamp, step="follow", sequence=party._last[0] + 1, frames=(frame,))
-    assert open_letter(party.serve(write_letter(told))).kind == "answer"
+    assert read_packet(party.serve(write_packet(told))).kind == "answer"
 
 
 # What was found, one by one
@@ -145,7 +145,7 @@ def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about:
     """What a party says to a request of its owner with these tensors."""
     letter = replace(remote.stamp, session=party.seat.session, kind=kind, sequence=party._last[0] + 1, **about)
     frame = encode(fields, Envelope(letter.step or kind, "owner", letter.round))
-    reply = open_letter(party.serve(write_letter(replace(letter, frames=(frame,)))))
+    reply = read_packet(party.serve(write_packet(replace(letter, frames=(frame,)))))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], party.name))
 
@@ -153,14 +153,14 @@ def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about:
 @pytest.mark.parametrize("sequence", [0, 2**64 - 1])
 def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
-    first = write_letter(
+    first = write_packet(
         replace(
             remote.stamp, session=party.seat.session, step="embed", purpose="train", table="train", turn=1, sequence=1
         )
     )
     foreign = replace(remote.stamp, session=party.seat.session, job=bytes(16), sequence=sequence)
-    assert open_letter(party.serve(write_letter(foreign))).kind == "refusal"
-    assert open_letter(party.serve(first)).kind == "refusal", "letter 1 was replayed"
+    assert read_packet(party.serve(write_packet(foreign))).kind == "refusal"
+    assert read_packet(party.serve(first)).kind == "refusal", "letter 1 was replayed"
     assert len(remote.states()) == 4, "the next letter is refused"
 
 
@@ -193,8 +193,8 @@ def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
         remote.stamp, session=party.seat.session, kind="sum", step="logits", purpose="train", table="train", serial=99
     )
     frames = (b"", encode({"o.bound": bound}, Envelope("logits", "owner", 0)))
-    raw = write_letter(replace(letter, sequence=party._last[0] + 1, frames=frames))
-    assert open_letter(party.serve(raw)).kind == "refusal"
+    raw = write_packet(replace(letter, sequence=party._last[0] + 1, frames=frames))
+    assert read_packet(party.serve(raw)).kind == "refusal"
     assert party.channel.end(party.name).bounds == {}
 
 
@@ -202,7 +202,7 @@ def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) 
     """A round in which one party's replies are changed."""
     remote, party, run = last_party(method, seal)
     serve = party.serve
-    party.serve = lambda request: write_letter(change(open_letter(serve(request))))
+    party.serve = lambda request: write_packet(change(read_packet(serve(request))))
     run.method.round(run.owner, remote, cn.Turn(1, run.schedule.batch_of(1)))
 
 
@@ -267,7 +267,7 @@ def test_the_owner_of_a_blinded_sum_raises_our_errors(fields: Any, recover: bool
 
 
 def test_a_refusal_cannot_write_on_a_terminal() -> None:
-    frame = refusal(part0=b"SealError", part1=b"\x1b[2J\nno")(Letter("answer", "a")).frames[0]
+    frame = refusal(part0=b"SealError", part1=b"\x1b[2J\nno")(Packet("answer", "a")).frames[0]
     assert str(refused(frame, "a")) == "'a' refused: ?[2J?no"
 
 
@@ -284,9 +284,9 @@ def test_who_says_that_it_is_away_is_not(kind: str, when_away: str, tmp_path: Pa
         def refuse(request: bytes) -> bytes:
             asked.append(request)
             assert len(asked) < 20, "the owner asks again and again"
-            reply = open_letter(serve(request))
-            is_step = open_letter(request).kind == "step"
-            return write_letter(refusal(part0=kind.encode(), part1=b"wait for me")(reply) if is_step else reply)
+            reply = read_packet(serve(request))
+            is_step = read_packet(request).kind == "step"
+            return write_packet(refusal(part0=kind.encode(), part1=b"wait for me")(reply) if is_step else reply)
 
         party.serve = refuse
 
@@ -319,7 +319,7 @@ def test_a_change_of_another_shape_is_refused_before_it_is_remembered(shape: tup
 def test_a_name_that_cannot_travel_is_refused_where_it_is_written() -> None:
     for name in ("Bürgerbank", "x" * 65, "a\nb"):
         with pytest.raises(MessageError, match="cannot travel"):
-            write_letter(replace(Letter("answer", "a"), sender=name))
+            write_packet(replace(Packet("answer", "a"), sender=name))
 
 
 @lenient

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from colonnade.errors import SealError
-from colonnade.seal.keys import (
+from colonnade.seal.key_agreement import (
     PROTOCOL,
     Hello,
     Identity,

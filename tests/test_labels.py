@@ -9,10 +9,10 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
+from colonnade.core.prox import cross_entropy_prox
 from colonnade.errors import ConfigError, SealError
-from colonnade.prox import cross_entropy_prox
-from colonnade.seal import labels as module
-from colonnade.seal.labels import LabelSeal, LaplaceLabels, RandomLabels
+from colonnade.seal import label_noise as module
+from colonnade.seal.label_noise import LabelSeal, LaplaceLabels, RandomLabels
 
 KEY = bytes(range(32))
 MANY = torch.arange(40_000) % 4

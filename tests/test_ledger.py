@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from colonnade.ledger import OWNER, Ledger, Line
-from colonnade.message import Size
+from colonnade.wire.ledger import OWNER, Ledger, Line
+from colonnade.wire.message import Size
 
 
 @pytest.fixture

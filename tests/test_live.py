@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from colonnade.cli import app, progress
 from colonnade.cli.live import BLOCKS, PERIOD, PLAIN, SLOWEST, live, picture, sparkline
-from colonnade.ledger import Ledger
-from colonnade.message import Size
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.message import Size
 
 COLOUR = "\x1b[36m"  # cyan, as the sparkline has it
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.errors import ColonnadeWarning, ConfigError
-from colonnade.loggers import Logger
+from colonnade.run.loggers import Logger
 
 JOB = '[data]\nload = "digits"\nparties = 2\nrows = 200\n[train]\nmethod = "vafl"\nepochs = 2\nbatch = 100\n'
 COLUMNS = {"epoch", "train/loss", "test/accuracy", "test/loss", "bytes", "seconds"}

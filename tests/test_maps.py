@@ -8,9 +8,9 @@ import torch
 from sklearn.decomposition import PCA
 
 import colonnade as cn
+from colonnade.core.method import Method
 from colonnade.errors import ConfigError, TableError
-from colonnade.explain.maps import in_the_plane
-from colonnade.method import Method
+from colonnade.study.embedding_maps import in_the_plane
 from test_explain import METHODS, federation, train
 
 

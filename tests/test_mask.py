@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from colonnade.errors import SealError
 from colonnade.seal import ring as ring_module
-from colonnade.seal.mask import keystream, shift
+from colonnade.seal.masks import keystream, shift
 from colonnade.seal.ring import Ring
 
 FILES = ["keys", "mask", "ring", "shamir", "secure_sum", "recover"]

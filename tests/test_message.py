@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import colonnade
-from colonnade import message as wire
 from colonnade.errors import MessageError
-from colonnade.message import Envelope, Size, decode, encode, first_non_finite, frame_length, size
+from colonnade.wire import message as wire
+from colonnade.wire.message import Envelope, Size, decode, encode, first_non_finite, frame_length, size
 
 DTYPES = [
     torch.float32,

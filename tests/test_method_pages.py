@@ -9,7 +9,7 @@ import pytest
 
 import colonnade as cn
 import test_contract
-from colonnade import method as registry
+from colonnade.core import method as registry
 from pages import DOCS, blocks_of, code_of
 from test_contract import Case
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.channel import Channel
+from colonnade.core.method import Method
+from colonnade.core.settings import Settings
+from colonnade.core.table import parties_of
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
-from colonnade.heard import RECENT
-from colonnade.method import Method
-from colonnade.settings import Settings
-from colonnade.table import parties_of
+from colonnade.wire.answer_memory import RECENT
+from colonnade.wire.channel import Channel
 
 ROWS, CLASSES = 60, 3
 POLICIES = ["refuse", "zero", "mean", "refit"]

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade import models, optim
+from colonnade import models
+from colonnade.core import optim
+from colonnade.core.method import Part
+from colonnade.core.optim import SGD, Adagrad, Adam, make_optimizer
 from colonnade.errors import ConfigError, ModelError
-from colonnade.method import Part
 from colonnade.models import CNN, MLP, LeNet, ResNet, SmallCNN, default_model, make_model
-from colonnade.optim import SGD, Adagrad, Adam, make_optimizer
 from colonnade.runtime.fused import FusedNet
 from colonnade.runtime.loop import LoopNet
 

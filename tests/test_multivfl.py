@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.channel import Channel
+from colonnade.data.sharing import places_of
 from colonnade.errors import ConfigError
 from colonnade.methods.fedoptimus import PRESETS, scores_of
-from colonnade.owners import places_of
+from colonnade.wire.channel import Channel
 
 ROWS, WIDTHS, CLASSES, E, LR, DECAY, BATCH = 18, (3, 2), 3, 4, 0.1, 0.01, 4
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
 
-from colonnade.federation.exits import Exit
+from colonnade.federation.exit_codes import Exit
 
 pytestmark = pytest.mark.long
 PORT = 8443

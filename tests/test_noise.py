@@ -15,7 +15,8 @@ from scipy import stats
 from torch import Tensor
 
 from colonnade.errors import ConfigError, PrivacyError, SealError, TrainingError
-from colonnade.seal import accountant, labels, noise
+from colonnade.seal import accountant, noise
+from colonnade.seal import label_noise as labels
 from colonnade.seal.accountant import epsilon
 from colonnade.seal.noise import Budget, Noise, NoiseSource
 

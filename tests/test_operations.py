@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 from colonnade import errors
 from colonnade.cli import app
-from colonnade.cli.status import show
+from colonnade.cli.status_command import show
 from colonnade.errors import ConfigError, FolderError
-from colonnade.federation import status as status_module
-from colonnade.federation.exits import Exit, exit_of
-from colonnade.federation.logs import log_to
-from colonnade.federation.metrics import FAMILIES, Metrics, MetricsServer
-from colonnade.federation.status import STATES, StatusFile, read_status
-from colonnade.serve import in_background
+from colonnade.federation import status_file as status_module
+from colonnade.federation.exit_codes import Exit, exit_of
+from colonnade.federation.log_lines import log_to
+from colonnade.federation.prometheus import FAMILIES, Metrics, MetricsServer
+from colonnade.federation.status_file import STATES, StatusFile, read_status
+from colonnade.report.local_server import in_background
 from pages import DOCS, ROOT
 
 DEPLOY = ROOT / "examples" / "deploy"

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import colonnade as cn
+from colonnade.core.schedule import SharedSchedule
+from colonnade.core.table import check_federation, owners_of
+from colonnade.data.sharing import all_labels, places_of
 from colonnade.errors import AwayError, ColonnadeError, ConfigError, TableError
 from colonnade.methods.several import SeveralOwners
-from colonnade.owners import all_labels, places_of
-from colonnade.schedule import SharedSchedule
-from colonnade.table import check_federation, owners_of
 
 ROWS, CLASSES = 60, 3
 

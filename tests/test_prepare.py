@@ -21,12 +21,12 @@ from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardSc
 import colonnade as cn
 from colonnade import models
 from colonnade.errors import CheckpointError, ColonnadeError, ColonnadeWarning, ConfigError, ModelError, TableError
-from colonnade.prepare import Preparation, fit, labels_of
-from colonnade.prepare import preparation as preparation_module
-from colonnade.prepare.categories import Category
-from colonnade.prepare.federation import parts
-from colonnade.prepare.numbers import fit_number
-from colonnade.sheets import parquet_file
+from colonnade.tables.prepare import Preparation, fit, labels_of
+from colonnade.tables.prepare import preparation as preparation_module
+from colonnade.tables.prepare.categories import Category
+from colonnade.tables.prepare.numbers import fit_number
+from colonnade.tables.prepare.prepare_tables import parts
+from colonnade.tables.sheets import parquet_file
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

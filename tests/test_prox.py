@@ -13,9 +13,9 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, logsumexp, softmax, wrightomega
 from torch import Tensor
 
-from colonnade import prox
+from colonnade.core import prox
+from colonnade.core.prox import cross_entropy_prox, logistic_prox, squared_prox
 from colonnade.errors import TrainingError
-from colonnade.prox import cross_entropy_prox, logistic_prox, squared_prox
 
 Row = NDArray[np.float64]
 

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.apart import far_for
-from colonnade.api import _moved
+from colonnade.core.randomness import Randomness, Sources, _state
+from colonnade.core.schedule import derive_seed
+from colonnade.core.settings import Settings
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.ledger import OWNER
-from colonnade.plan import plan, start
-from colonnade.randomness import Randomness, Sources, _state
-from colonnade.schedule import derive_seed
-from colonnade.secret import secret_in
-from colonnade.settings import Settings
+from colonnade.run.apart_setup import far_for
+from colonnade.run.plan import plan, start
+from colonnade.run.train import _moved
+from colonnade.store.secret_file import secret_in
+from colonnade.wire.ledger import OWNER
 from test_contract import ROUNDS, Case, check_same_apart, federation, tables_of, with_dropout
 
 SECRET = hashlib.sha256(b"a side's").digest()

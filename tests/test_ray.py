@@ -15,9 +15,9 @@ from torch import Tensor
 
 import colonnade as cn
 from colonnade.errors import AwayError, ConfigError
-from colonnade.kept import KeptInFolder
-from colonnade.runtime import ray_lines
-from colonnade.runtime.ray_lines import RayLines
+from colonnade.runtime.remote import ray_transport as ray_lines
+from colonnade.runtime.remote.ray_transport import RayTransport
+from colonnade.store.state_folder import StateFolder
 from test_contract import CASES, Case, everything, federation, tables_of, train, without_time
 from test_randomness import secrets_on_disk, train_with
 
@@ -43,7 +43,7 @@ def everything_on_disk(run: cn.Run) -> dict[str, Tensor]:
     sides = run._states()
     for k, name in enumerate(run.parties.names):
         if name in run.parties.far:
-            kept = KeptInFolder(run.folder / "parties" / f"{k:03d}")
+            kept = StateFolder(run.folder / "parties" / f"{k:03d}")
             sides[f"party-{k:03d}"] = kept.get(int(sides[f"party-{k:03d}"]["kept"]))
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
@@ -235,15 +235,15 @@ def test_a_process_that_hangs_is_started_again(tmp_path: Path) -> None:
 
 def test_a_process_that_dies_while_it_starts_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster knows only after a while that a node is gone, and till then puts processes there."""
-    new = RayLines._host
+    new = RayTransport._host
 
-    def doomed(lines: RayLines, k: int) -> Any:
+    def doomed(lines: RayTransport, k: int) -> Any:
         host = new(lines, k)
         if lines._starts[k] == 1:
             lines.ray.kill(host)
         return host
 
-    monkeypatch.setattr(RayLines, "_host", doomed)
+    monkeypatch.setattr(RayTransport, "_host", doomed)
     monkeypatch.setattr(ray_lines, "NOTICED", 0.1)
     run = train(
         Case(METHOD), cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), evaluate_every=4

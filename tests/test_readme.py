@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import colonnade as cn
-from colonnade.explain.importance import WAYS as WAYS_TO_MEASURE
+from colonnade.core.task import TASKS
 from colonnade.seal import SEALS
-from colonnade.selection import WAYS
-from colonnade.task import TASKS
+from colonnade.study.importance_of_parties import WAYS as WAYS_TO_MEASURE
+from colonnade.study.select_parties import WAYS
 from pages import DOCS, ROOT, blocks_of, pages_with_code, run_page
 
 README = (ROOT / "README.md").read_text()

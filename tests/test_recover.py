@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy.stats import chisquare
 
 from colonnade.errors import SealError
-from colonnade.seal.keys import Identity, Ticket
+from colonnade.seal.key_agreement import Identity, Ticket
 from colonnade.seal.recover import PHASES, Advert, RecoverOwner, RecoverParty, Reveal, run
 from colonnade.seal.ring import Codes, Ring
 from colonnade.seal.secure_sum import Masker

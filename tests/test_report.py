@@ -148,7 +148,7 @@ def test_read_summary_refuses_foreign_folders(tmp_path):
     [{"history": [{"round": "<b>"}]}, {"ledger": [{"step": 1}]}, {"description": {}}, {"round": None}, {"history": 3}],
 )
 def test_read_summary_refuses_facts_that_are_none(run, tmp_path, change):
-    from colonnade import checkpoint
+    from colonnade.store import checkpoint
 
     facts = {key: value for key, value in run.summary().items() if key != "parties"}
     checkpoint.write(tmp_path / "checkpoints", 1, {}, facts | change)

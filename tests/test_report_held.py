@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import colonnade as cn
-from colonnade import checkpoint
 from colonnade.errors import CheckpointError
-from colonnade.plan import plan, start
 from colonnade.report import RunView, read_summary, write_report
-from colonnade.report.held import Columns, parts_of
-from colonnade.report.shapes import Part
+from colonnade.report.holdings import Columns, parts_of
+from colonnade.report.shapes import HeldCells
+from colonnade.run.plan import plan, start
+from colonnade.store import checkpoint
 from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
 
@@ -86,7 +86,7 @@ def test_a_cut_that_is_not_known_has_no_picture(data):
 def test_a_part_is_drawn_as_few_rectangles():
     cells = np.zeros((4, 4), bool)
     cells[1:3, :] = cells[3, 2] = True
-    assert Part(cells).svg(0, 0, 8).count("h-") == 2
+    assert HeldCells(cells).svg(0, 0, 8).count("h-") == 2
 
 
 # where the names come from

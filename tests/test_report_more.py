@@ -7,10 +7,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from colonnade.errors import CheckpointError
-from colonnade.ledger import Line
 from colonnade.report import RunView, not_comparable, read_summary, write_report
 from colonnade.report.compare import differing, groups
 from colonnade.report.learns import could_learn, seals_on, values_in
+from colonnade.wire.ledger import Line
 from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade import method as registry
+from colonnade.core import method as registry
+from colonnade.core.state import pack
 from colonnade.errors import CheckpointError, ColonnadeError, FolderError
-from colonnade.state import pack
 
 ROWS = 48
 X = torch.randn(ROWS, 8, generator=torch.Generator().manual_seed(0)).numpy()

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.core.schedule import Schedule, derive_seed, permutation
 from colonnade.errors import ConfigError
-from colonnade.schedule import Schedule, derive_seed, permutation
 
 
 def epoch(schedule: Schedule, number: int) -> list[int]:

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.channel import Channel
+from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, PrivacyError, SealError
-from colonnade.method import Method
 from colonnade.seal.blind import FewBitCode
-from colonnade.seal.end import End
+from colonnade.seal.seal_end import SealEnd
+from colonnade.wire.channel import Channel
 
 ROWS, CLASSES, ROUNDS = 60, 3, 8
 J = cn.VIMADMMJ(lr=0.02, local_steps=4)
@@ -224,14 +224,14 @@ def test_clipped_values_are_counted_and_too_many_are_refused() -> None:
     ids=["scale", "ring"],
 )
 def test_a_party_with_other_seals_is_named(theirs: cn.Bits, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = End.encode
+    inner = SealEnd.encode
 
-    def other(self: End, codes: Any, *rest: Any) -> Any:
+    def other(self: SealEnd, codes: Any, *rest: Any) -> Any:
         if self.name == "party 3":
             codes = {name: FewBitCode(theirs, name, 4) if name == "o" else code for name, code in codes.items()}
         return inner(self, codes, *rest)
 
-    monkeypatch.setattr(End, "encode", other)
+    monkeypatch.setattr(SealEnd, "encode", other)
     with pytest.raises(SealError, match=rf"'party 3' {why}"):
         train(J, [cn.Blind(), cn.Bits(4, scale=8.0)])
 

@@ -14,16 +14,17 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import colonnade as cn
-from colonnade import trained
-from colonnade.channel import Channel
 from colonnade.cli import app
+from colonnade.core.method import Method, Owner, Part, Parties, party_step
 from colonnade.errors import AwayError, ConfigError, MessageError, PrivacyError, SealError
-from colonnade.method import Method, Owner, Part, Parties, party_step
 from colonnade.methods.steps import Embedding, Gradient, Logits, follow, slope, with_head
-from colonnade.seal import keys, make_seals
+from colonnade.run import model as trained
+from colonnade.seal import key_agreement as keys
+from colonnade.seal import make_seals
 from colonnade.seal.blind import FewBitCode
-from colonnade.seal.end import End
-from colonnade.seal.end import _decoded as decoded
+from colonnade.seal.seal_end import SealEnd
+from colonnade.seal.seal_end import _decoded as decoded
+from colonnade.wire.channel import Channel
 from test_seals import BLINDABLE, J, everything, federation, losses_of, train
 
 RECOVER = cn.Blind(recover=True)
@@ -300,13 +301,13 @@ def test_an_owner_cannot_subtract_two_sums(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_party_with_another_scale_is_named_by_recovery_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = End.encode
+    inner = SealEnd.encode
 
-    def other(self: End, codes: Any, *rest: Any) -> Any:
+    def other(self: SealEnd, codes: Any, *rest: Any) -> Any:
         mine = {name: FewBitCode(cn.Bits(4, scale=6.0), name, 4) for name in codes} if self.name == "party 3" else codes
         return inner(self, mine, *rest)
 
-    monkeypatch.setattr(End, "encode", other)
+    monkeypatch.setattr(SealEnd, "encode", other)
     with pytest.raises(SealError, match="party 3"):
         train(J, [RECOVER, cn.Bits(4, scale=8.0)], rounds=1, **QUIET)
 

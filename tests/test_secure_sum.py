@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from colonnade.errors import SealError
-from colonnade.seal.keys import Membership, Ticket
-from colonnade.seal.mask import keystream
+from colonnade.seal.key_agreement import Membership, Ticket
+from colonnade.seal.masks import keystream
 from colonnade.seal.ring import Codes, FixedPoint, Ring
 from colonnade.seal.secure_sum import Masker, SetChange, SetChanges, SumLog, check_messages, total
 from test_keys import Session

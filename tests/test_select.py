@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 from sklearn.feature_selection._mutual_info import _compute_mi_cd
 
+from colonnade.core.schedule import permutation
 from colonnade.errors import ConfigError, MessageError, TableError
-from colonnade.schedule import permutation
-from colonnade.select import strategies
-from colonnade.select.distances import (
+from colonnade.selection import strategies
+from colonnade.selection.distances import (
     checked_distances,
     checked_ranks,
     draw_sample,
@@ -22,15 +22,10 @@ from colonnade.select.distances import (
     standardised,
     unpacked,
 )
-from colonnade.select.fagin import nearest, touched_by_order, touched_by_threshold
-from colonnade.select.information import Estimate, information, ranks, same_class
-from colonnade.select.participation import (
-    Participation,
-    how_many,
-    information_of_embeddings,
-    participants,
-)
-from colonnade.select.secret import Secret
+from colonnade.selection.fagin import nearest, touched_by_order, touched_by_threshold
+from colonnade.selection.information import Estimate, information, ranks, same_class
+from colonnade.selection.participation import Participation, how_many, information_of_embeddings, participants
+from colonnade.selection.row_order import Secret
 
 
 def mixture(rows=600, classes=3, apart=2.0, seed=0):

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from colonnade.cli import app
-from colonnade.config import read_job
-from colonnade.jobs import resume_job, train_job
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import resume_job, train_job
 
 JOB = """
 [data]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.channel import Channel
 from colonnade.errors import ConfigError, MessageError, SealError, TableError
-from colonnade.select.distances import Distances, Ranks, Steps
+from colonnade.selection.distances import Distances, Ranks, Steps
+from colonnade.wire.channel import Channel
 
 COPIES = {"copy of 3": "party 3", "copy of 6": "party 6"}
 SMALL = {"queries": 40, "rows": 150}

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import colonnade as cn
 from colonnade.errors import ColonnadeError, ConfigError, TableError
-from colonnade.sheets import arrow as arrow_module
-from colonnade.sheets import csv_file, parquet_file
-from colonnade.sheets.ids import RULE, hashes, make_rule, normalise, normalised
-from colonnade.sheets.sheet import Sheet
+from colonnade.tables.sheets import arrow as arrow_module
+from colonnade.tables.sheets import csv_file, parquet_file
+from colonnade.tables.sheets.id_rules import RULE, hashes, make_rule, normalise, normalised
+from colonnade.tables.sheets.sheet import Sheet
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

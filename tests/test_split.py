@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.core.table import Scale, Table, check_federation
+from colonnade.data.split import split
 from colonnade.errors import ConfigError, TableError
-from colonnade.split import split
-from colonnade.table import Scale, Table, check_federation
 
 pd = pytest.importorskip("pandas")
 

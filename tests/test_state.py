@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.optim import SGD, Adagrad, Adam
+from colonnade.core.state import pack, pack_optimizer, under, unpack, unpack_optimizer
 from colonnade.errors import CheckpointError
-from colonnade.optim import SGD, Adagrad, Adam
-from colonnade.state import pack, pack_optimizer, under, unpack, unpack_optimizer
 
 Things = dict[str, Any]
 OPTIMIZERS: list[Callable[[Any], torch.optim.Optimizer]] = [

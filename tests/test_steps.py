@@ -9,15 +9,15 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.align import steps as alignment
+from colonnade.core.step import check_step, steps_of
 from colonnade.errors import ConfigError
-from colonnade.message import Envelope, encode
-from colonnade.runtime.in_process import InProcess
 from colonnade.runtime.label_owners import LabelOwners
-from colonnade.runtime.letter import open_letter, write_letter
+from colonnade.runtime.parties import InProcess
+from colonnade.runtime.remote.packet import read_packet, write_packet
+from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.schema import kinds_of
-from colonnade.runtime.server import refused
-from colonnade.step import check_step, steps_of
+from colonnade.tables.align import align_steps as alignment
+from colonnade.wire.message import Envelope, encode
 from test_contract import CASES, Case, federation, train
 
 OWNERS_STEPS = {
@@ -59,7 +59,7 @@ def test_a_party_refuses_every_step_of_owners(name: str) -> None:
         reads, _ = kinds_of(getattr(FIRST[name].method, step))
         fields = {field: torch.ones(4, 4) for field in getattr(reads, "_fields", ())}
         frames = (encode(fields, Envelope(step, leader, 0)),) if fields else ()
-        reply = open_letter(party.serve(write_letter(replace(letter, frames=frames))))
+        reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
         assert reply.kind == "refusal", step
         said = str(refused(reply.frames[0], "party 2"))
         assert f"step '{step}' came to 'party 2' and is an owner's; parties serve {served}." in said

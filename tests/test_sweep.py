@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.errors import ConfigError, FolderError
-from colonnade.sweep import grid as sweeping
-from colonnade.sweep.result import Sweep
+from colonnade.study.sweep import grid as sweeping
+from colonnade.study.sweep.sweep_table import Sweep
 
 DIGITS = {"load": "digits", "parties": 2, "rows": 100}
 METHOD = cn.VIMADMM(local_steps=2)

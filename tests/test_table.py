@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.core.table import Scale, Table, check_classes, check_federation, parties_of
 from colonnade.errors import ColonnadeError, TableError
-from colonnade.table import Scale, Table, check_classes, check_federation, parties_of
 
 IDS = ["ann", "bob", "cid"]
 COLUMNS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]

@@ -15,12 +15,12 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.config import read_job
+from colonnade.core.task import Classes, Several, Task, Values, make_task, plain_weights, task_of
 from colonnade.errors import ConfigError, TableError
-from colonnade.jobs import train_job
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import train_job
 from colonnade.report import read_summary, write_report
-from colonnade.run import Run, Settings
-from colonnade.task import Classes, Several, Task, Values, make_task, plain_weights, task_of
+from colonnade.run.training import Run, Settings
 
 GEN = torch.Generator().manual_seed(0)
 O = torch.randn(20, 3, generator=GEN, dtype=torch.float64)  # noqa: E741 - as in the methods

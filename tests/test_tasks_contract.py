@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
+from colonnade.core.method import Method
 from colonnade.errors import ConfigError, SealError
-from colonnade.method import Method
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
 ROWS, WIDTHS = 60, (3, 3, 3, 2)

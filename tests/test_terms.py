@@ -12,11 +12,11 @@ import pytest
 
 import colonnade as cn
 import test_contract
-from colonnade.federation.desk import Desk
-from colonnade.federation.small import rehearse_small, without_owner
+from colonnade.federation.job_folder import JobFolder
+from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
-from colonnade.plan import outline_of, plan
-from colonnade.rehearsal import rehearse_tables
+from colonnade.run.plan import outline_of, plan
+from colonnade.run.rehearsal import rehearse_tables
 from near import Sides, make_sides
 
 pytest.importorskip("grpc")
@@ -56,7 +56,7 @@ def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_c
 def test_the_terms_of_every_method_are_the_same_after_a_restart(sides: Sides, method: str, tmp_path: Path) -> None:
     for more in ("", '[model]\nkind = "mlp"\nhidden = [7, 5]\n[[seal]]\nkind = "bits"'):
         for _ in range(2):
-            Desk(tmp_path / f"desk{len(more)}").take_terms(
+            JobFolder(tmp_path / f"desk{len(more)}").take_terms(
                 terms_of(sides.owner_paper(method, federation=ACCEPTED, more=more))
             )
 

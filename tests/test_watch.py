@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from browser import PATH, Browser
 from colonnade.cli import app
 from colonnade.errors import ConfigError
-from colonnade.serve import in_background
-from colonnade.watch import Server
+from colonnade.report.local_server import in_background
+from colonnade.report.watch_page import WatchServer
 from synthetic_runs import HOSTILE, synthetic, write_folder
 
 
@@ -39,7 +39,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def server(folder):
-    with in_background(Server(folder)) as found:
+    with in_background(WatchServer(folder)) as found:
         yield found
 
 
@@ -84,7 +84,7 @@ def test_a_run_before_its_first_evaluation(server, folder):
 
 
 def test_the_page_is_made_once_per_checkpoint(server, folder, monkeypatch):
-    from colonnade import watch
+    from colonnade.report import watch_page as watch
 
     made, real = [], watch.read_summary
     monkeypatch.setattr(watch, "read_summary", lambda place: made.append(place) or real(place))
@@ -161,12 +161,12 @@ def test_nobody_else_can_connect(server):
 
 
 def test_another_host_is_one_name_more(folder):
-    with in_background(Server(folder, "127.0.0.2")) as server:
+    with in_background(WatchServer(folder, "127.0.0.2")) as server:
         found = urllib.request.urlopen(server.address + "state", timeout=10)
         assert server.address.startswith("http://127.0.0.2:") and found.status == 200
     for everywhere in ("0.0.0.0", ""):
         with pytest.raises(ConfigError, match="means every address of this machine"):
-            Server(folder, everywhere)
+            WatchServer(folder, everywhere)
 
 
 def test_readers_who_go_away_are_no_error(server, folder, capfd):
@@ -225,9 +225,9 @@ def test_watch_warns_of_others_and_opens_a_browser(folder, monkeypatch):
         raise KeyboardInterrupt
 
     opened = []
-    monkeypatch.setattr(Server, "serve_forever", stop)
+    monkeypatch.setattr(WatchServer, "serve_forever", stop)
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address))
-    monkeypatch.setattr("colonnade.cli.watch._is_loopback", lambda host: host != "127.0.0.3")
+    monkeypatch.setattr("colonnade.cli.watch_command._is_loopback", lambda host: host != "127.0.0.3")
     found = command("watch", folder, "--host", "127.0.0.3", "--open")
     assert found.exit_code == 0 and "everybody who can reach 127.0.0.3" in found.stderr
     assert opened[0] in found.stdout and "no browser was found" in found.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import colonnade as cn
 from benchmarks.settings import BATCH, METHODS, MODEL, PARTIES
-from colonnade.method import Method
+from colonnade.core.method import Method
 
 VIM = ("vafl", "vimsgd", "vimadmm", "fdml", "vimadmm-j")  # the paper's methods, with and without model splitting
 DECAYED = "vimadmm, decay 0.005"

@@ -9,20 +9,16 @@ Every party keeps its columns; together they hold up one model.
 ['accuracy', 'loss']
 """
 
-import colonnade.interrupt  # noqa: F401 - before all that takes long to load
+from colonnade import interrupt as _interrupt  # noqa: F401 - before all that takes long to load
 
 # isort: split
-from colonnade.align.result import Alignment
-from colonnade.api import resume, train
+from colonnade.core.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
+from colonnade.core.optim import SGD, Adagrad, Adam
+from colonnade.core.table import Scale, Table
 from colonnade.data import datasets, load
-from colonnade.distil import distil
+from colonnade.data.sharing import share
+from colonnade.data.split import split
 from colonnade.errors import ColonnadeError, ColonnadeWarning
-from colonnade.explain.importance import Importance, importance
-from colonnade.explain.maps import EmbeddingMap, embedding_map
-from colonnade.explain.noisy import with_noise
-from colonnade.explain.summarise import summarise
-from colonnade.loggers import MLflow, TensorBoard, together
-from colonnade.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
 from colonnade.methods import (
     CVFL,
     FDML,
@@ -42,26 +38,30 @@ from colonnade.methods import (
 )
 from colonnade.methods.passive import passive_loss
 from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TableNet, TinyCNN
-from colonnade.optim import SGD, Adagrad, Adam
-from colonnade.owners import share
-from colonnade.prepare import Preparation
-from colonnade.run import Run
+from colonnade.run.loggers import MLflow, TensorBoard, together
+from colonnade.run.train import resume, train
+from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
-from colonnade.scores import Scores
-from colonnade.scoring import score
 from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
-from colonnade.select.result import Selection
-from colonnade.sheets import Sheet, read
-from colonnade.split import split
-from colonnade.table import Scale, Table
+from colonnade.selection.choice import Selection
+from colonnade.study.distillation import distil
+from colonnade.study.embedding_maps import EmbeddingMap, embedding_map
+from colonnade.study.importance_of_parties import Importance, importance
+from colonnade.study.noisy_tables import with_noise
+from colonnade.study.score_files import score
+from colonnade.study.scores import Scores
+from colonnade.study.select_parties import keep, select
+from colonnade.study.summarisation import summarise
+from colonnade.study.sweep import Sweep, sweep
+from colonnade.tables.align.align_sheets import align
+from colonnade.tables.align.alignment import Alignment
+from colonnade.tables.prepare import Preparation
+from colonnade.tables.prepare.prepare_tables import prepare
+from colonnade.tables.sheets import Sheet, read
+from colonnade.version import __version__
 
 # isort: split
-from colonnade.alignment import align  # after the packages of the same names, so that the functions win
-from colonnade.method import methods
-from colonnade.prepare.federation import prepare
-from colonnade.selection import keep, select
-from colonnade.sweep import Sweep, sweep
-from colonnade.version import __version__
+from colonnade.core.method import methods  # after the folder of that name, so that the function wins
 
 __all__ = [
     "CNN",
@@ -144,3 +144,7 @@ __all__ = [
     "train",
     "with_noise",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

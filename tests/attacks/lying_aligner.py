@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
-from colonnade.align.curve import CurveMask, elligator, multiply
-from colonnade.align.messages import Box, Wanted
-from colonnade.align.peer import POINTS, Peer, Terms
-from colonnade.align.ring import Ring
-from colonnade.alignment import Seat
-from colonnade.channel import Channel
 from colonnade.runtime import InProcess
-from colonnade.seal.keys import Identity
+from colonnade.seal.key_agreement import Identity
+from colonnade.tables.align.align_messages import Box, WantedPlaces
+from colonnade.tables.align.align_sheets import AlignmentGroup
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.alignment_owner import AlignmentOwner
+from colonnade.tables.align.alignment_party import POINTS, AlignmentParty
+from colonnade.tables.align.curve import CurveMask, elligator, multiply
+from colonnade.wire.channel import Channel
 
 NAMES = ("owner", "shop", "post", "mill")
 Ids = list[list[bytes]]
@@ -31,7 +32,7 @@ def split(points: bytes) -> list[bytes]:
     return [points[at : at + 32] for at in range(0, len(points), 32)]
 
 
-class Liar(Peer):
+class Liar(AlignmentParty):
     """An owner with real keys that masks as it likes, and keeps all that it can open."""
 
     def __init__(self, *given: Any) -> None:
@@ -50,7 +51,7 @@ class Liar(Peer):
         """What it makes of a list that came to it."""
         raise NotImplementedError
 
-    def give(self, wanted: Wanted) -> Box:
+    def give(self, wanted: WantedPlaces) -> Box:
         whose = int(wanted.whose)
         if whose == 0:
             return self._boxed(self.terms.after(0, 0), self.own(), POINTS, 0, 0)
@@ -83,20 +84,22 @@ class ManyTimes(Liar):
         return b"".join([multiply(key, one, "me") for one in chosen for key in self.three][: len(points)])
 
 
-def seated(ids: Ids, minimum: int, owner: type[Peer] = Peer) -> tuple[list[Any], Ring]:
-    terms = Terms("psi", NAMES[: len(ids)], seed=0, minimum=minimum, maximum=None)
+def seated(ids: Ids, minimum: int, owner: type[AlignmentParty] = AlignmentParty) -> tuple[list[Any], AlignmentOwner]:
+    terms = AlignTerms("psi", NAMES[: len(ids)], seed=0, minimum=minimum, maximum=None)
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
-    kinds = [owner, *[Peer] * (len(ids) - 1)]
+    kinds = [owner, *[AlignmentParty] * (len(ids) - 1)]
     peers = [
         kind(terms, place, own, identities[name], keys)
         for place, (kind, name, own) in enumerate(zip(kinds, terms.names, ids, strict=True))
     ]
-    seats = [Seat(place, peer) for place, peer in enumerate(peers)]
-    return peers, Ring(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
+    seats = [AlignmentGroup(place, peer) for place, peer in enumerate(peers)]
+    return peers, AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
 
 
-def brought_round(ids: Ids, minimum: int, owner: type[Peer] = Peer) -> tuple[list[Any], Ring]:
+def brought_round(
+    ids: Ids, minimum: int, owner: type[AlignmentParty] = AlignmentParty
+) -> tuple[list[Any], AlignmentOwner]:
     """An alignment up to the comparison."""
     peers, ring = seated(ids, minimum, owner)
     ring.agree()
@@ -105,5 +108,5 @@ def brought_round(ids: Ids, minimum: int, owner: type[Peer] = Peer) -> tuple[lis
     return peers, ring
 
 
-def of(whose: int, start: int = 0) -> Wanted:
-    return Wanted(torch.tensor(whose), torch.tensor(start))
+def of(whose: int, start: int = 0) -> WantedPlaces:
+    return WantedPlaces(torch.tensor(whose), torch.tensor(start))

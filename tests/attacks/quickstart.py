@@ -13,16 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.federation.agreed import seat_of, stand_in
-from colonnade.federation.guest import Guest
-from colonnade.federation.host import Host
-from colonnade.federation.keys import make_keys
-from colonnade.federation.papers import read_owner_paper, read_party_paper
-from colonnade.message import decode_fields
-from colonnade.runtime.letter import Letter
-from colonnade.runtime.party import Party
+from colonnade.federation.certificates import make_keys
+from colonnade.federation.job_papers import read_owner_paper, read_party_paper
+from colonnade.federation.job_parts import seat_of, stand_in
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.party_session import PartySession
+from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.seal import Seal
-from colonnade.seal.keys import Identity
+from colonnade.seal.key_agreement import Identity
+from colonnade.wire.message import decode_fields
 from near import Near
 from pages import DOCS, ROOT
 
@@ -52,12 +52,12 @@ class Job:
     def __init__(self, companies: Path, place: Path, *, rounds: int = 1, seals: Sequence[Seal] = ()) -> None:
         paper = read_owner_paper(companies / "clinic" / "job.toml")
         how = replace(paper.job, train=replace(paper.job.train, epochs=None, rounds=rounds), seals=tuple(seals))
-        self.guest = Guest(read_party_paper(companies / "lab" / "party.toml"), place / "lab")
+        self.guest = PartySession(read_party_paper(companies / "lab" / "party.toml"), place / "lab")
         self.heard: list[dict[str, Tensor]] = []
         listener: Any = Near({"lab": self.guest}, {"lab": self._hear})
-        self.host = Host(replace(paper, job=how), place / "clinic", listener=listener)
+        self.host = OwnerProcess(replace(paper, job=how), place / "clinic", listener=listener)
 
-    def _hear(self, request: Letter, reply: Letter) -> Letter:
+    def _hear(self, request: Packet, reply: Packet) -> Packet:
         if request.kind == "step" and request.purpose == "train" and reply.frames:
             self.heard.append(decode_fields(reply.frames[0])[0])
         return reply
@@ -68,17 +68,17 @@ class Job:
         self.run = self.host.train()
 
     @property
-    def victim(self) -> Party:
+    def victim(self) -> PartyServer:
         """The laboratory's own process, for controls and to judge what an attack found."""
-        assert isinstance(self.guest.server, Party)
+        assert isinstance(self.guest.server, PartyServer)
         return self.guest.server
 
-    def rebuilt(self, secret: bytes | None = None) -> Party:
+    def rebuilt(self, secret: bytes | None = None) -> PartyServer:
         """The laboratory as anybody can build it from terms and plan; a control has its secret, too."""
         plan = self.host._plan
         table = stand_in(plan, "lab")
         seat = seat_of(self.host.terms, plan, "lab", Identity.new(), table, table)
-        return Party(replace(seat, secret=secret))
+        return PartyServer(replace(seat, secret=secret))
 
 
 def inverted(net: torch.nn.Sequential, outputs: Tensor, width: int, starts: int = 4, steps: int = 40) -> Tensor:

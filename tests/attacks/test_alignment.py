@@ -15,13 +15,14 @@ import pytest
 import torch
 from lying_aligner import KeyPerId, ManyTimes, brought_round, of, people, seated, split
 
-from colonnade.align import box as boxes
-from colonnade.align import terms as agreed
-from colonnade.align.curve import CurveMask, elligator, multiply
-from colonnade.align.messages import Box, Verdict
-from colonnade.align.peer import PLACES, Terms
 from colonnade.errors import ColonnadeError, PrivacyError, SealError
-from colonnade.federation import host as hosts
+from colonnade.federation import owner_process as hosts
+from colonnade.tables.align import align_terms as agreed
+from colonnade.tables.align import box as boxes
+from colonnade.tables.align.align_messages import AlignVerdict, Box
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.alignment_party import PLACES
+from colonnade.tables.align.curve import CurveMask, elligator, multiply
 from near import Sides, make_sides
 
 
@@ -93,7 +94,7 @@ def forged(times: int) -> tuple[list[Exception | None], list[int]]:
 
 
 def test_control_without_the_trial_ids_count_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Terms, "trial", property(lambda self: None))
+    monkeypatch.setattr(AlignTerms, "trial", property(lambda self: None))
     came, counts = forged(40)
     assert None in came and max(counts) == 12, "four common ids, three times each"
 
@@ -141,7 +142,7 @@ def test_a_count_below_the_minimum_is_never_opened(parties: int) -> None:
                     ask(Box(torch.tensor(whose), junk))
     for peer in peers[:-1]:
         with pytest.raises(SealError, match="do not open"):
-            peer.hear(Verdict(torch.zeros(parties, 36, dtype=torch.uint8)))
+            peer.hear(AlignVerdict(torch.zeros(parties, 36, dtype=torch.uint8)))
     for peer in peers:
         with pytest.raises(SealError, match="before it was told them"):
             peer.lock()
@@ -152,7 +153,7 @@ def test_the_owner_cannot_speak_for_the_comparer() -> None:
     """Not even with the keys that it has: a verdict and places open only if the comparer sealed them."""
     owner, shop, _ = brought_round(people(3, common=3), 4)[0]
     lines = [owner._boxes.seal(name, (4).to_bytes(8), "words") for name in ("shop", "shop", "post")]
-    told = Verdict(torch.frombuffer(bytearray(b"".join(lines)), dtype=torch.uint8).reshape(3, 36))
+    told = AlignVerdict(torch.frombuffer(bytearray(b"".join(lines)), dtype=torch.uint8).reshape(3, 36))
     with pytest.raises(SealError, match="the words of 'post' do not open at 'shop'"):
         shop.hear(told)
     places = owner._boxes.seal("shop", np.arange(4).tobytes(), PLACES, 1, 0)

@@ -17,13 +17,13 @@ import pytest
 import torch
 from lying_aligner import Ids, KeyPerId, brought_round, of, people, seated, split
 
-from colonnade.align import box as boxes
-from colonnade.align import terms as agreed
-from colonnade.align.messages import Locks
-from colonnade.align.peer import PLACES, POINTS
-from colonnade.align.proof import Proof, digest
 from colonnade.errors import NoCommonIdError, SealError
-from colonnade.seal.keys import pack
+from colonnade.seal.key_agreement import pack
+from colonnade.tables.align import align_terms as agreed
+from colonnade.tables.align import box as boxes
+from colonnade.tables.align.align_messages import Locks
+from colonnade.tables.align.alignment_party import PLACES, POINTS
+from colonnade.tables.align.order_proof import Proof, digest
 
 
 @pytest.fixture(autouse=True)

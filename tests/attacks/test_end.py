@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from colonnade.federation.status import read_status
-from colonnade.message import Envelope, encode
-from colonnade.runtime.letter import Letter
+from colonnade.federation.status_file import read_status
+from colonnade.runtime.remote.packet import Packet
 from colonnade.seal.relay import spoken
+from colonnade.wire.message import Envelope, encode
 from near import Sides, make_sides
 
 REFUSAL = encode(spoken(b"FolderError", b"the disk of the owner is full."), Envelope("refusal", "shop", 0))
 
 
-def rubbish(request: Letter, reply: Letter) -> bytes | Letter:
+def rubbish(request: Packet, reply: Packet) -> bytes | Packet:
     return b"CLNL" if "end" in (request.kind, request.step) else reply
 
 
-def refused(request: Letter, reply: Letter) -> Letter:
+def refused(request: Packet, reply: Packet) -> Packet:
     is_end = "end" in (request.kind, request.step)
     return replace(reply, kind="refusal", frames=(REFUSAL,)) if is_end else reply
 

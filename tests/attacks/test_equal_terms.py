@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.federation.host import Host
-from colonnade.randomness import Sources
-from colonnade.runtime.party import Party
+from colonnade.core.randomness import Sources
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.runtime.remote.party_server import PartyServer
 from near import PARTIES, Sides, make_sides
 
 SOURCE = Path(cn.__file__).parent
@@ -28,7 +28,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_sides(tmp_path_factory.mktemp("sides"), rows=24)
 
 
-def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tensor], Host]:
+def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tensor], OwnerProcess]:
     """What is drawn at all sides before the first round of a job in folders of its own, and its owner."""
     shutil.copytree(papers, place)
     sides = Sides(place)
@@ -39,7 +39,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     states = {run.sides.names.get(side, side): state for side, state in run._states().items()}
     for name in PARTIES:
         party = sides.guests[name].server
-        assert isinstance(party, Party)
+        assert isinstance(party, PartyServer)
         states[name] = party.states()
     return {f"{name}/{key}": value for name, state in states.items() for key, value in state.items()}, host
 

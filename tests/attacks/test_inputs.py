@@ -20,15 +20,15 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as cn
-from colonnade.checkpoint import _digest
 from colonnade.cli import app
 from colonnade.data.catalog import CATALOG
+from colonnade.disk.small_files import read_json
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError, FolderError, ModelError
-from colonnade.federation.papers import _read_terms
-from colonnade.federation.predict import Unfinished
-from colonnade.federation.public import read_public
-from colonnade.small_files import read_json
-from colonnade.watch import Followed
+from colonnade.federation.job_papers import _read_terms
+from colonnade.federation.prediction import Unfinished
+from colonnade.federation.public_keys import read_public
+from colonnade.report.watch_page import Followed
+from colonnade.store.checkpoint import _digest
 
 pytest.importorskip("pyarrow")
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.channel import Channel
+from colonnade.wire.channel import Channel
 
 BATCH, ROUNDS, SEED = 64, 24, 1
 

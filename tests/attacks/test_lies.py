@@ -10,15 +10,15 @@ import pytest
 import torch
 from benchmarks.lies import LIAR, WRONG_FACTS, WRONG_LETTERS, WRONG_NUMBERS, WRONG_SHAPES, Court, Place, judged
 
+from colonnade.core.method import make_method
+from colonnade.core.optim import make_optimizer
+from colonnade.core.table import Table
 from colonnade.errors import ConfigError, MessageError
-from colonnade.federation.answers import ANSWERS, checked_answer
-from colonnade.federation.sizes import check_networks
-from colonnade.method import make_method
+from colonnade.federation.answer_forms import ANSWERS, checked_answer
+from colonnade.federation.network_sizes import check_networks
 from colonnade.models import MLP
-from colonnade.optim import make_optimizer
-from colonnade.runtime.told import Budgets, Kept
+from colonnade.runtime.remote.reply_numbers import Budgets, Kept
 from colonnade.seal.noise import Noise
-from colonnade.table import Table
 
 KEEP, SPENT = Place("keep", "", "", "kept"), Place("spent", "", "", "spent")
 TOLD: list[tuple[str, Place, str, Callable[[Any], Any]]] = [

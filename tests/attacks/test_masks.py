@@ -13,7 +13,7 @@ import colonnade as cn
 from colonnade.errors import SealError
 from colonnade.methods import vfedmh
 from colonnade.methods.steps import Logits
-from colonnade.seal.blinded import BlindedEnd
+from colonnade.seal.blind_party import BlindParty
 from colonnade.seal.subject import Subject
 
 
@@ -168,13 +168,13 @@ def test_a_sum_of_all_and_one_of_some(old: bool) -> None:
 def test_only_what_was_told_alike_is_in_the_marks() -> None:
     """A party that masked something else is named by an honest owner before it opens noise."""
     run = trained(cn.FDML(), cn.Blind())
-    inner = BlindedEnd.hold
+    inner = BlindParty.hold
 
-    def other(self: BlindedEnd, coded: Any, about: Subject, values: bytes | None) -> None:
+    def other(self: BlindParty, coded: Any, about: Subject, values: bytes | None) -> None:
         inner(self, coded, about._replace(people=about.people[::-1]) if self.party == "party 2" else about, values)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BlindedEnd, "hold", other)
+        patch.setattr(BlindParty, "hold", other)
         with_tables(run)
         with pytest.raises(SealError, match=r"'party 2' masked 'o' for another sum .* the same ids"):
             run.parties.sum(run.method.logits, cn.Turn(6, torch.arange(32), "one", "evaluate"))

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
+from colonnade.core.schedule import Schedule
 from colonnade.errors import ManifestError
-from colonnade.federation.networks import columns_of
-from colonnade.message import decode_fields
-from colonnade.runtime.letter import Letter
-from colonnade.schedule import Schedule
+from colonnade.federation.network_rules import columns_of
+from colonnade.runtime.remote.packet import Packet
+from colonnade.wire.message import decode_fields
 from near import Sides, make_sides
 
 pytest.importorskip("grpc")
@@ -53,7 +53,7 @@ def first_embeddings(sides: Sides, more: str) -> tuple[Tensor, Tensor]:
     """What the owner has of the shop's rows after one round, and the columns that it would like to know."""
     seen: list[Tensor] = []
 
-    def look(request: Letter, reply: Letter) -> Letter:
+    def look(request: Packet, reply: Packet) -> Packet:
         if request.purpose == "train" and request.round == 0 and reply.frames and not seen:
             seen.append(decode_fields(reply.frames[0])[0]["h"].float())
         return reply

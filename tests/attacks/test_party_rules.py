@@ -29,22 +29,22 @@ from colonnade.errors import (
     TableError,
     TrainingError,
 )
-from colonnade.federation import guest as guests
 from colonnade.federation import job_folders, protocol
-from colonnade.federation.counts import OpenRows, Runs
-from colonnade.federation.guest import Guest
-from colonnade.federation.host import Host
-from colonnade.federation.keys import read_identity
-from colonnade.federation.predict import Prediction, prediction_terms
+from colonnade.federation import party_session as guests
+from colonnade.federation.certificates import read_identity
+from colonnade.federation.handshake import answered, say
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.party_counts import OpenRows, Runs
+from colonnade.federation.party_session import PartySession
+from colonnade.federation.prediction import Prediction, prediction_terms
 from colonnade.federation.protocol import LETTER, STAGES, TABLE, WORDS
-from colonnade.federation.talk import answered, say
 from colonnade.federation.terms import job_id, learns, sign, terms_of
-from colonnade.runtime import keeping
-from colonnade.runtime.letter import Letter, open_letter, write_letter
-from colonnade.runtime.party import Party
-from colonnade.runtime.remote import Remote
-from colonnade.runtime.scope import ANYTHING
-from colonnade.runtime.server import refused
+from colonnade.runtime.remote import state_store as keeping
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.remote.request_server import refused
+from colonnade.runtime.remote.scope import ANYTHING
 from near import PARTIES, Near, Sides, make_sides
 
 pytest.importorskip("grpc")
@@ -67,7 +67,7 @@ def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
     found.restart()
 
 
-def lead(host: Host, on_round: Callable[[Any], None] | None = None) -> None:
+def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
     try:
         host.gather()
         host.train(on_round)
@@ -127,10 +127,10 @@ class Liar:
 # The order of words
 
 
-def said_at(guest: Guest, word: str) -> str:
+def said_at(guest: PartySession, word: str) -> str:
     """The refusal of a word or a letter in which nothing is right."""
-    request = write_letter(Letter("step", sequence=10**6)) if word == LETTER else say(word, {})
-    reply = open_letter(guest.serve(request))
+    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else say(word, {})
+    reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], guest.name))
 
@@ -138,7 +138,7 @@ def said_at(guest: Guest, word: str) -> str:
 def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
     seen: set[tuple[str, str]] = set()
 
-    def try_all(guest: Guest) -> None:
+    def try_all(guest: PartySession) -> None:
         before = guest.stage
         for word in (*WORDS, LETTER):
             said = said_at(guest, word)
@@ -149,7 +149,7 @@ def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
 
     walked: list[tuple[str, str, str]] = []
 
-    def look(request: Letter, reply: Letter) -> Letter:
+    def look(request: Packet, reply: Packet) -> Packet:
         guest = sides.guests["shop"]
         walked.append((stage[0], request.step if request.kind == "talk" else LETTER, guest.stage))
         if (guest.stage, "hello") not in seen:
@@ -188,7 +188,7 @@ def test_nothing_is_aligned_before_everybody_signed_the_same(sides: Sides, monke
 # A prediction trains nothing
 
 
-def predicting(sides: Sides, **job: str) -> tuple[Prediction, Remote]:
+def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParties]:
     """A prediction that was begun, and the letters that its owner may send."""
     paper = sides.owner_paper(**job)
     for name in PARTIES:
@@ -198,7 +198,7 @@ def predicting(sides: Sides, **job: str) -> tuple[Prediction, Remote]:
     host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
     host.gather()
     run, _ = host._with_all(host._scored)
-    assert isinstance(run.parties, Remote)
+    assert isinstance(run.parties, RemoteParties)
     return host, run.parties
 
 
@@ -233,7 +233,7 @@ def test_the_control_a_prediction_without_a_scope_rewrites_the_model(
     before = shop_states(sides)
     monkeypatch.setattr(guests, "PREDICTION", ANYTHING)
     host, parties = predicting(sides)
-    needed = Party.states(sides.guests["shop"].server)  # type: ignore[arg-type]
+    needed = PartyServer.states(sides.guests["shop"].server)  # type: ignore[arg-type]
     assert needed
     parties.call("keep", "shop", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
     assert shop_states(sides) != before
@@ -363,7 +363,7 @@ def test_more_alignments_bring_no_more_rows(sides: Sides, monkeypatch: pytest.Mo
     again(range(10, 40))
 
 
-class Unbegun(Host):
+class Unbegun(OwnerProcess):
     """An owner that has a plan signed and does not begin."""
 
     def _tell_plan(self, party: str) -> None:
@@ -379,7 +379,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
     with pytest.raises(TrainingError, match="enough"):
         lead(small := sides.host(Unbegun))
 
-    class Again(Host):
+    class Again(OwnerProcess):
         def _sign_plans(self) -> None:
             self._plan = small._plan
             super()._sign_plans()
@@ -394,7 +394,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         finally:
             host.close()
         server = sides.guests["shop"].server
-        assert isinstance(server, Party)
+        assert isinstance(server, PartyServer)
         return server.seat.table.rows
 
     with pytest.raises(ManifestError, match=r"the plan says \[20, \[3\]\] of the rows of 'shop', which has \[32"):
@@ -442,13 +442,13 @@ def test_terms_of_equal_value_and_another_text_are_others(sides: Sides) -> None:
 
 def spent_by_shop(sides: Sides) -> int:
     server = sides.guests["shop"].server
-    assert isinstance(server, Party)
+    assert isinstance(server, PartyServer)
     budget = server.channel.end("shop").budget
     assert budget is not None
     return budget.spent
 
 
-def ask_on(parties: Remote, times: int) -> int:
+def ask_on(parties: RemoteParties, times: int) -> int:
     """How many predictions of the same people the shop answers."""
     for number in range(times):
         try:
@@ -477,8 +477,8 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
 
 def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guests, "read_spent", lambda *_: None)
-    monkeypatch.setattr(Party, "take_up", lambda _: None)
-    monkeypatch.setattr(Party, "_back", lambda *_: None)
+    monkeypatch.setattr(PartyServer, "take_up", lambda _: None)
+    monkeypatch.setattr(PartyServer, "_back", lambda *_: None)
     lead(sides.host(more=NOISE))
     answered_in_all = 0
     for _ in range(2):
@@ -496,7 +496,7 @@ def test_a_fresh_run_has_the_budget_that_is_left(sides: Sides) -> None:
     new_owner_folder(sides)
     begun: list[int] = []
 
-    def look(request: Letter, reply: Letter) -> Letter:
+    def look(request: Packet, reply: Packet) -> Packet:
         if request.step == "begin":
             begun.append(spent_by_shop(sides))
         return reply
@@ -560,7 +560,7 @@ def test_an_unexpected_error_is_a_refusal_without_its_words(
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("the value 4711\nINFO all is well\x1b[2J")
 
-    monkeypatch.setattr(Party, "_spent", broken)
+    monkeypatch.setattr(PartyServer, "_spent", broken)
     with (
         pytest.raises(MessageError, match="'shop' refused: 'spent' lacks something") as caught,
         caplog.at_level("INFO"),

@@ -13,11 +13,11 @@ import pytest
 from benchmarks.crowd import crowd
 
 from colonnade.errors import LinkError
-from colonnade.federation import gate as gates
-from colonnade.federation.dial import Dialled, dial
-from colonnade.federation.gate import Gate
-from colonnade.federation.keys import Credentials, make_keys, read_credentials
-from colonnade.federation.listen import Listener
+from colonnade.federation import port_gate as gates
+from colonnade.federation.certificates import Credentials, make_keys, read_credentials
+from colonnade.federation.listener import Listener
+from colonnade.federation.party_connection import Dialled, dial
+from colonnade.federation.port_gate import Gate
 
 ROOT = Path(__file__).parents[2]
 HOST, FILES = "127.0.0.1", 160
@@ -26,7 +26,7 @@ import resource, sys, threading
 from pathlib import Path
 from queue import SimpleQueue
 from benchmarks.links import bare_server, credentials_of
-from colonnade.federation.listen import Listener
+from colonnade.federation.listener import Listener
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[3]), int(sys.argv[3])))
 mine = credentials_of(Path(sys.argv[1]), "owner")
 if sys.argv[2] == "bare":

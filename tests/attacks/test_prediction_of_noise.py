@@ -14,10 +14,10 @@ from quickstart import Job, write_companies
 from torch import Tensor
 
 import colonnade as cn
+from colonnade.core.randomness import Randomness
+from colonnade.core.schedule import Turn
 from colonnade.methods.steps import Embedding
-from colonnade.randomness import Randomness
-from colonnade.runtime.party import Party
-from colonnade.schedule import Turn
+from colonnade.runtime.remote.party_server import PartyServer
 
 ROWS = 40
 MESSAGE = torch.randn(ROWS, 60, generator=torch.Generator().manual_seed(1))
@@ -34,7 +34,7 @@ def trained(companies: Path, place: Path, *seals: cn.Seal) -> Job:
     return job
 
 
-def said(job: Job, party: Party) -> dict[str, Tensor]:
+def said(job: Job, party: PartyServer) -> dict[str, Tensor]:
     """How a party sends the message in a round that has not been yet."""
     party.channel.tables["train"] = job.run.channel.tables["train"]  # the owner knows whose rows are common
     return party.channel.seal_up(Embedding(MESSAGE), party="lab", step="embed", turn=Turn(5, torch.arange(ROWS)))

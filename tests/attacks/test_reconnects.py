@@ -9,8 +9,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from colonnade.errors import AwayError, Broken
-from colonnade.federation import lines
-from colonnade.federation.host import Host
+from colonnade.federation import owner_transport as lines
+from colonnade.federation.owner_process import OwnerProcess
 from near import Sides, make_sides
 
 DEADLINE = 1
@@ -40,7 +40,7 @@ class Storm:
 
 def test_lines_without_end_are_no_answer(tmp_path: Path) -> None:
     storm = Storm()
-    host = Host(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
+    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
     host.lines.deadline = DEADLINE
     with pytest.raises(AwayError, match="'shop' answered on none of its lines within 1 s"):
         host.gather()
@@ -50,7 +50,7 @@ def test_lines_without_end_are_no_answer(tmp_path: Path) -> None:
 
 def test_nor_are_lines_on_which_only_a_hello_is_answered(tmp_path: Path) -> None:
     storm = Storm()
-    host = Host(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
+    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
     host.lines.deadline = DEADLINE
     host.lines._who["shop"] = "the same"
     host.lines._hello = lambda party: "the same"  # type: ignore[method-assign]

@@ -14,10 +14,11 @@ import torch
 from lying_owner import LyingOwner, federation, trained
 
 import colonnade as cn
-from colonnade import apart
 from colonnade.errors import AwayError, CheckpointError, SealError
-from colonnade.runtime.party import Party
-from colonnade.seal.keys import Ticket
+from colonnade.run import apart_setup as apart
+from colonnade.runtime.remote.packet import read_packet
+from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.seal.key_agreement import Ticket
 from colonnade.seal.shamir import threshold
 from colonnade.seal.subject import Subject
 from colonnade.seal.sum_book import SumBook, SumRules
@@ -83,7 +84,7 @@ def begun_again(owner: LyingOwner, rules: SumRules) -> None:
     kept = remote.states()
     for name, old in list(remote.lines.parties.items()):
         seat = replace(old.seat, session=b"another session.", sums=rules if rules.place is None else at(rules, name))
-        party = Party(seat, old.keeping)
+        party = PartyServer(seat, old.keeping)
         party.place("one", old.site.tables["one"])
         party.take_up()
         remote.lines.parties[name] = party
@@ -143,17 +144,17 @@ def test_going_back_after_a_crash_repeats_sums_exactly(
     (tmp_path / "logs").mkdir()
     rules, make, fallen = SumRules(tmp_path / "logs", changes=0), apart.make_party, []
     monkeypatch.setattr(apart, "make_party", lambda seat: make(replace(seat, sums=at(rules, seat.name))))
-    serve = Party.serve
+    serve = PartyServer.serve
 
-    def falling(self: Party, request: bytes) -> bytes:
-        letter = cn.runtime.letter.open_letter(request)
+    def falling(self: PartyServer, request: bytes) -> bytes:
+        letter = read_packet(request)
         if self.name == "party 2" and letter.round == 5 and letter.kind in ("sum", "blind") and len(fallen) < 1:
             serve(self, request)  # it masked, and its answer is lost
             fallen.append(letter.kind)
             raise AwayError("'party 2' is gone.", "party 2")
         return serve(self, request)
 
-    monkeypatch.setattr(Party, "serve", falling)
+    monkeypatch.setattr(PartyServer, "serve", falling)
     run = trained(cn.FDML(), seal, folder=tmp_path / "run", **how)
     assert fallen and run.round == 8
     drop = {"seconds", "bytes"}

@@ -9,7 +9,7 @@ from lying_owner import LyingOwner, trained
 
 import colonnade as cn
 from colonnade.errors import SealError
-from colonnade.seal.end import End
+from colonnade.seal.seal_end import SealEnd
 from colonnade.seal.sum_book import SumBook
 
 SEAL = [cn.Blind(), cn.Bits(16)]
@@ -36,8 +36,8 @@ def test_a_sum_on_many_scales_splits_it(monkeypatch: pytest.MonkeyPatch) -> None
     """The control: without the two rules, many sums fall apart into the parties' values."""
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3))
     monkeypatch.setattr(SumBook, "lend", lambda *_: None)
-    monkeypatch.setattr(End, "check_scales", lambda *_, **__: None)
-    monkeypatch.setattr(End, "within", lambda self, bound, most, name, values, turn: values.clamp(-bound, bound))
+    monkeypatch.setattr(SealEnd, "check_scales", lambda *_, **__: None)
+    monkeypatch.setattr(SealEnd, "within", lambda self, bound, most, name, values, turn: values.clamp(-bound, bound))
     turn = owner.turn(7)
     asked(owner, 16.0, turn)
     values = np.stack([owner.value(name).astype(np.float64) * 32 / (2**16 - 1) - 16 for name in owner.names], -1)

@@ -12,14 +12,14 @@ from lying_owner import ROWS, LyingOwner, federation, trained
 from test_scales import SEAL, asked
 
 import colonnade as cn
-from colonnade import apart
 from colonnade.errors import MessageError, SealError
-from colonnade.runtime.history import History
-from colonnade.runtime.party import Party, Seat
+from colonnade.run import apart_setup as apart
+from colonnade.runtime.remote.history import History
+from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.schema import Schema
-from colonnade.seal.blinded import BlindedEnd, tensor_name
-from colonnade.seal.keys import Ticket
-from colonnade.seal.recovering import RecoverableSum
+from colonnade.seal.blind_party import BlindParty, tensor_name
+from colonnade.seal.key_agreement import Ticket
+from colonnade.seal.recover_owner import RecoverableSum
 from colonnade.seal.sum_book import SumRules
 
 STRICT = SumRules(changes=0)
@@ -34,7 +34,7 @@ def test_a_training_round_is_not_as_many_sums_as_it_is_given_parts(
 ) -> None:
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3), STRICT)
     if not protected:
-        monkeypatch.setattr(Party, "_rows", lambda self, letter, _: self.schedule.batch_of(letter.round))
+        monkeypatch.setattr(PartyServer, "_rows", lambda self, letter, _: self.schedule.batch_of(letter.round))
     scale = float(owner.run.channel.end("owner").bounds["logits/o"])
     asked(owner, scale, owner.turn(7))
     for part in range(1, 4):
@@ -84,13 +84,13 @@ def test_a_party_masks_the_fields_that_it_began_with(protected: bool, monkeypatc
         with pytest.raises(SealError, match="asked to mask in a sum that it did not begin"):
             opened(owner, turn, "weight+o")
         return
-    real = BlindedEnd._recover
+    real = BlindParty._recover
 
-    def believing(self: BlindedEnd, phase: str, told: Any, ticket: Ticket) -> Any:
+    def believing(self: BlindParty, phase: str, told: Any, ticket: Ticket) -> Any:
         self._begun = ticket
         return real(self, phase, told, ticket)
 
-    monkeypatch.setattr(BlindedEnd, "_recover", believing)
+    monkeypatch.setattr(BlindParty, "_recover", believing)
     moved = (whole - opened(owner, turn, "weight+o")).astype(np.int32)  # o_0 - w, o_1 - o_0, ...: w is in the plan
     found = np.cumsum(moved)[:-1] + owner.value(owner.victim, "weight").astype(np.int32)
     assert np.array_equal(found, owner.value(owner.victim).astype(np.int32).ravel()), "the victim's logits, exactly"
@@ -193,7 +193,7 @@ def test_one_party_that_is_led_another_way_masks_for_itself(
         monkeypatch.setattr(History, "hears", lambda *_: nullcontext())
     make = apart.make_party
 
-    def keeping(seat: Seat) -> Party:
+    def keeping(seat: PartySpec) -> PartyServer:
         party = make(seat)
         party.keeping.keep(party.states() | party.history.state(), [])  # as a letter before the first round may ask
         return party

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from colonnade.errors import CheckpointError, ManifestError, SealError, TrainingError
-from colonnade.federation.host import Host
-from colonnade.runtime.party import Party
-from colonnade.seal.keys import Identity
+from colonnade.federation.owner_process import OwnerProcess
+from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.seal.key_agreement import Identity
 from near import Sides, make_sides
 
 JOB = {
@@ -23,7 +23,7 @@ JOB = {
 }
 
 
-def lead(host: Host, leave: int | None = None) -> None:
+def lead(host: OwnerProcess, leave: int | None = None) -> None:
     def look(run: Any) -> None:
         if run.round == leave:
             raise TrainingError("enough.")
@@ -58,14 +58,14 @@ def kept(place: Path) -> list[Any]:
 def test_the_same_rounds_again_after_a_crash_and_no_others(begun: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     before = kept(log_of(begun))
     assert [entry[0] for entry in before[1:]] == ["sum"] * 3
-    own = Party._run
+    own = PartyServer._run
 
-    def moved(self: Party, *rest: Any) -> Any:
+    def moved(self: PartyServer, *rest: Any) -> Any:
         reply = own(self, *rest)
         return reply if reply is None or self.name != "shop" else type(reply)(*(value * 1.01 for value in reply))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Party, "_run", moved)  # as after another way from the checkpoint on
+        patch.setattr(PartyServer, "_run", moved)  # as after another way from the checkpoint on
         with pytest.raises(
             SealError, match="'shop' was asked twice for step 'logits' of round 0 about the same people"
         ):

@@ -10,9 +10,9 @@ from threading import Event, Thread
 from typing import Any
 
 from colonnade.errors import ColonnadeError
-from colonnade.federation.dial import dial
-from colonnade.federation.keys import Credentials, make_keys, read_credentials
-from colonnade.federation.listen import SERVICE, STREAM, Listener
+from colonnade.federation.certificates import Credentials, make_keys, read_credentials
+from colonnade.federation.listener import SERVICE, STREAM, Listener
+from colonnade.federation.party_connection import dial
 from colonnade.federation.tls import channel_credentials, load_grpc, preflight
 
 HOST, STREAMS, LONG = "127.0.0.1", 40, bytes(8 << 20)

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import LONGEST, ManifestError, RefusedError, printable
-from colonnade.federation import dial, keys
-from colonnade.federation.audit import AuditLog
-from colonnade.federation.exits import Exit, exit_of
-from colonnade.federation.logs import log_to
-from colonnade.federation.status import StatusFile, read_status
-from colonnade.message import Envelope, encode
-from colonnade.runtime.server import LONGEST_REFUSAL, refusal, refused
+from colonnade.federation import certificates as keys
+from colonnade.federation import party_connection as dial
+from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.exit_codes import Exit, exit_of
+from colonnade.federation.log_lines import log_to
+from colonnade.federation.status_file import StatusFile, read_status
+from colonnade.runtime.remote.request_server import LONGEST_REFUSAL, refusal, refused
 from colonnade.seal.relay import spoken
+from colonnade.wire.message import Envelope, encode
 
 EVIL = "well\x1b]0;owned\x07\x1b[2J\r\n2026-11-18T00:00:00Z INFO all parties agreed\u202e\u2028\u200b" + "x" * 10_000
 

@@ -1,21 +1,19 @@
 """The command line, ``colonnade VERB``: one module per group of verbs, no logic of its own."""
 
-from colonnade.cli import (
-    align,
-    audit,
-    demo,
-    federation,
-    flare,
-    keys,
-    listing,
-    predict,
-    report,
-    select,
-    status,
-    sweep,
-    train,
-    watch,
-)
+from colonnade.cli import align_command as align
+from colonnade.cli import audit_command as audit
+from colonnade.cli import demo_command as demo
+from colonnade.cli import federation_command as federation
+from colonnade.cli import flare_command as flare
+from colonnade.cli import keys_command as keys
+from colonnade.cli import listing
+from colonnade.cli import predict_command as predict
+from colonnade.cli import report_command as report
+from colonnade.cli import select_command as select
+from colonnade.cli import status_command as status
+from colonnade.cli import sweep_command as sweep
+from colonnade.cli import train_command as train
+from colonnade.cli import watch_command as watch
 from colonnade.cli.app import app
 
 __all__ = [

@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 from colonnade.cli.app import Json, app, out, print_json
+from colonnade.core.method import Method
+from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
-from colonnade.method import Method
-from colonnade.method import methods as all_methods
 from colonnade.seal import SEALS
 
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from colonnade.cli.progress import score_in
 from colonnade.report.words import duration, metric, size
-from colonnade.run import Run
+from colonnade.run.training import Run
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#%"
 WITHOUT_BLOCKS = {"dumb", "linux", "unknown", "vt100", "vt220"}  # terminals whose font lacks them
@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 def live(label: str, console: Console, clock: Clock = time.perf_counter) -> Iterator[Callable[[Run], None]]:
     """The view of one run, moved by what this gives to ``on_round``."""
     if not console.is_terminal or console.is_dumb_terminal:
-        yield Lines(console, clock)
+        yield LineView(console, clock)
         return
     view = View(label, console, clock)
     try:
@@ -93,7 +93,7 @@ class View:
         self._live.update(drawn, refresh=True)
 
 
-class Lines:
+class LineView:
     """A line per evaluation, for files, pipes and terminals that cannot go back."""
 
     def __init__(self, console: Console, clock: Clock) -> None:

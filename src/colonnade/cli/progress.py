@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from colonnade.cli.app import err
 from colonnade.report.words import metric, size
-from colonnade.run import Run
+from colonnade.run.training import Run
 
 NARROW = 80  # columns; below, a bar has no room for facts
 

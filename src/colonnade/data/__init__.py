@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.core.options import seed_of, whole
+from colonnade.core.table import Table, kept
 from colonnade.data.catalog import CATALOG, Dataset, datasets
 from colonnade.data.features import read_breast_cancer, read_nuswide, read_wikipedia
 from colonnade.data.images import read_digits, read_pixels, read_sprites, read_views
-from colonnade.data.raw import Part, Raw
-from colonnade.data.tables import read_table
+from colonnade.data.raw import Raw, RawPart
+from colonnade.data.sharing import share
+from colonnade.data.split import Parties, split
+from colonnade.data.table_sets import read_table
 from colonnade.errors import ConfigError, unknown
-from colonnade.options import seed_of, whole
-from colonnade.owners import share
-from colonnade.split import Parties, split
-from colonnade.table import Table, kept
 
 __all__ = ["Dataset", "datasets", "load", "reload"]
 
@@ -80,7 +80,7 @@ def load(
     how = cut(CATALOG[name], raw, parties, by, width)
     train = raw.train if rows is None else _some(raw.train, rows, seed)
 
-    def federation(part: Part, called: str) -> list[Table]:
+    def federation(part: RawPart, called: str) -> list[Table]:
         origin = {**_plain(asked), "part": called}
         return split(part.X, part.y, ids=part.ids, owner=owner, classes=raw.classes, origin=origin, **how)
 
@@ -107,7 +107,7 @@ def reload(origin: Mapping[str, Any]) -> list[Table]:
     return whole if names is None else kept(whole, names)
 
 
-def _some(part: Part, rows: int, seed: int) -> Part:
+def _some(part: RawPart, rows: int, seed: int) -> RawPart:
     if not 1 <= whole(rows, "rows") <= len(part.y):
         raise ConfigError(
             f"rows is {rows}, but there are {len(part.y)} training rows; give 1 to {len(part.y)}, or None."

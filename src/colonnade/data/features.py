@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from colonnade.data.catalog import Dataset
-from colonnade.data.files import Arrays, missing, optional, read_arrays, reading
-from colonnade.data.raw import Part, Raw, hold_out
-from colonnade.data.tables import standardised
+from colonnade.data.raw import Raw, RawPart, hold_out
+from colonnade.data.source_files import Arrays, missing, optional, read_arrays, reading
+from colonnade.data.table_sets import standardised
 
 
 def read_breast_cancer(dataset: Dataset) -> Raw:
@@ -19,7 +19,7 @@ def read_breast_cancer(dataset: Dataset) -> Raw:
     groups = {kind: tuple(name for name in names if kind in name.split()) for kind in ("mean", "error", "worst")}
     rows = hold_out(bunch.target)
     X = standardised(bunch.data, rows[0])
-    train, test = (Part(X[part], bunch.target[part], part) for part in rows)
+    train, test = (RawPart(X[part], bunch.target[part], part) for part in rows)
     return _raw(train, test, tuple(map(str, bunch.target_names)), groups)
 
 
@@ -28,7 +28,7 @@ def read_nuswide(dataset: Dataset) -> Raw:
     arrays = _features(dataset, ("ids", "image", "tags", "y"))
     image, tags, y = arrays["image"], arrays["tags"], arrays["y"]
     X = np.concatenate([image, tags.astype(np.float32)], axis=1)
-    train, test = (Part(X[rows], y[rows], arrays["ids"][rows]) for rows in hold_out(y))
+    train, test = (RawPart(X[rows], y[rows], arrays["ids"][rows]) for rows in hold_out(y))
     return _two_kinds(train, test, ("0", "1"), image=image.shape[1], tags=tags.shape[1])
 
 
@@ -38,7 +38,7 @@ def read_wikipedia(dataset: Dataset) -> Raw:
     image, text, is_test = arrays["image"], arrays["text"], arrays["is_test"].astype(bool)
     rows = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     X = standardised(np.concatenate([image, text], axis=1), rows[0])
-    train, test = (Part(X[part], arrays["y"][part], part) for part in rows)
+    train, test = (RawPart(X[part], arrays["y"][part], part) for part in rows)
     return _two_kinds(train, test, tuple(map(str, arrays["classes"])), image=image.shape[1], text=text.shape[1])
 
 
@@ -55,12 +55,12 @@ def _features(dataset: Dataset, keys: tuple[str, ...]) -> Arrays:
     return arrays
 
 
-def _two_kinds(train: Part, test: Part, classes: tuple[str, ...], **columns: int) -> Raw:
+def _two_kinds(train: RawPart, test: RawPart, classes: tuple[str, ...], **columns: int) -> Raw:
     groups = {kind: tuple(f"{kind} {k}" for k in range(count)) for kind, count in columns.items()}
     return replace(_raw(train, test, classes, groups), kinds_apart=True)
 
 
-def _raw(train: Part, test: Part, classes: tuple[str, ...], groups: dict[str, tuple[str, ...]]) -> Raw:
+def _raw(train: RawPart, test: RawPart, classes: tuple[str, ...], groups: dict[str, tuple[str, ...]]) -> Raw:
     names = tuple(name for group in groups.values() for name in group)
     sources = {name: range(k, k + 1) for k, name in enumerate(names)}
     return Raw(train, test, classes, names=names, sources=sources, groups=groups)

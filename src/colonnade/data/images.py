@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from colonnade.core.table import Scale
 from colonnade.data.catalog import Dataset
-from colonnade.data.files import Arrays, cached, fetch, missing, optional, read_arrays, reading, say
-from colonnade.data.raw import Part, Raw, hold_out, shuffled
-from colonnade.table import Scale
+from colonnade.data.raw import Raw, RawPart, hold_out, shuffled
+from colonnade.data.source_files import Arrays, cached, fetch, missing, optional, read_arrays, reading, say
 
 _PARTS = ("x_train", "y_train", "x_test", "y_test")
 _SPRITES_ACROSS = 100
@@ -34,7 +34,7 @@ def read_digits(dataset: Dataset) -> Raw:
     """The 1,797 digits that come with scikit-learn."""
     bunch = optional("sklearn.datasets").load_digits()
     pixels, y = bunch.images.astype(np.uint8), bunch.target
-    train, test = (Part(pixels[rows], y[rows], rows) for rows in hold_out(y))
+    train, test = (RawPart(pixels[rows], y[rows], rows) for rows in hold_out(y))
     return Raw(train, test, _class_names(dataset), _SCALES[dataset.name])
 
 
@@ -58,7 +58,7 @@ def read_views(dataset: Dataset) -> Raw:
 
 
 def _raw(dataset: Dataset, arrays: Arrays) -> Raw:
-    train, test = (Part(arrays[f"x_{part}"], arrays[f"y_{part}"], _ids(arrays, part)) for part in ("train", "test"))
+    train, test = (RawPart(arrays[f"x_{part}"], arrays[f"y_{part}"], _ids(arrays, part)) for part in ("train", "test"))
     return Raw(train, test, _class_names(dataset, arrays.get("classes")), _SCALES[dataset.name])
 
 

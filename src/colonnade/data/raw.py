@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from colonnade.table import Scale
+from colonnade.core.table import Scale
 
 _HELD_OUT = 5  # every fifth row is for testing
 _FIXED_SEED = 20240  # the parts of a data set never depend on a user's seed
 
 
 @dataclass(frozen=True)
-class Part:
+class RawPart:
     """The rows of one part."""
 
     X: np.ndarray
     y: np.ndarray
     ids: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Part:
+    def take(self, rows: np.ndarray) -> RawPart:
         """Only these rows, in this order (a copy)."""
-        return Part(self.X[rows], self.y[rows], self.ids[rows])
+        return RawPart(self.X[rows], self.y[rows], self.ids[rows])
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Raw:
     the natural parties, in source columns. ``kinds_apart``: no party of an even split may hold columns of two groups.
     """
 
-    train: Part
-    test: Part
+    train: RawPart
+    test: RawPart
     classes: tuple[str, ...]
     scale: Scale | None = None
     names: tuple[str, ...] = ()
@@ -57,6 +57,6 @@ def hold_out(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return random.permutation(order[~held]), random.permutation(order[held])
 
 
-def shuffled(part: Part) -> Part:
+def shuffled(part: RawPart) -> RawPart:
     """The rows in a fixed random order, for files that are sorted by class."""
     return part.take(np.random.default_rng(_FIXED_SEED).permutation(len(part.y)))

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Iterable
 
 from colonnade.errors import AwayError, ColonnadeError
-from colonnade.federation.desk import Desk
-from colonnade.federation.lines import TlsLines
+from colonnade.federation.job_folder import JobFolder
+from colonnade.federation.owner_transport import OwnerTransport
 from colonnade.federation.terms import sign
-from colonnade.seal.keys import Identity
+from colonnade.seal.key_agreement import Identity
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ class EndOfJob:
     the word ``end``: parties that have ended serve no letters.
     """
 
-    def __init__(self, desk: Desk, lines: TlsLines, identity: Identity, job: bytes) -> None:
+    def __init__(self, desk: JobFolder, lines: OwnerTransport, identity: Identity, job: bytes) -> None:
         self.desk, self.lines, self.identity, self.job = desk, lines, identity, job
 
     @property

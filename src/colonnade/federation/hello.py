@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from colonnade.errors import ManifestError, MessageError, RefusedError, SealError, printable
-from colonnade.federation.answers import checked_answer
-from colonnade.federation.talk import Facts, hex_of
-from colonnade.seal.keys import Identity, pack, verify
+from colonnade.federation.answer_forms import checked_answer
+from colonnade.federation.handshake import Facts, hex_of
+from colonnade.seal.key_agreement import Identity, pack, verify
 from colonnade.version import __version__
 
 CLOCKS = 3600  # seconds that two clocks may be apart

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ManifestError, MessageError
-from colonnade.federation.counts import Runs
-from colonnade.federation.desk import ENDED, Desk
+from colonnade.federation.job_folder import ENDED, JobFolder
+from colonnade.federation.party_counts import Runs
 from colonnade.federation.terms import digest, first_difference, job_id
 
 _OWN = ("predict", "learns")  # what the terms of a prediction have beside its training's, or in other words
@@ -35,26 +35,26 @@ class JobFolders:
             raise ManifestError(f"the {what} is at its end, and '{self.name}' serves it no more; begin another one.")
         return place
 
-    def trained(self, terms: Mapping[str, Any], run: bytes) -> tuple[Desk, int]:
+    def trained(self, terms: Mapping[str, Any], run: bytes) -> tuple[JobFolder, int]:
         """The folder of the training whose model is to predict, and which of its runs; under the same terms only."""
         of = _digest_in(terms)
         place = self._training(terms["job"], of)
         number = Runs(self.folder).number(of[:32], run)
-        known = Desk(place).terms() if place.is_dir() else None
+        known = JobFolder(place).terms() if place.is_dir() else None
         if number is None or known is None or digest(known).hex() != of:
             raise ManifestError(f"'{self.name}' did not train the model that is to predict, or in another folder.")
         found = first_difference(_without(known), _without(terms), sides=("in the training", "in the prediction"))
         if found:
             raise ManifestError(f"a prediction has the terms of its training, and these differ in {found}; undo that.")
-        return Desk(place), number
+        return JobFolder(place), number
 
-    def known(self, job: bytes) -> Desk:
+    def known(self, job: bytes) -> JobFolder:
         """The folder of a job that this party has signed."""
         short = job.hex()[:8]
         for place in (*self.folder.glob(f"*-{short}"), *self.folder.glob(f"*-*/predictions/{short}")):
-            terms = Desk(place).terms()
+            terms = JobFolder(place).terms()
             if terms is not None and job_id(terms) == job:
-                return Desk(place)
+                return JobFolder(place)
         raise MessageError(f"'{self.name}' was told the end of a job that it has not signed.")
 
     def _training(self, name: str, job: str) -> Path:

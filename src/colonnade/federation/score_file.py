@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from colonnade.errors import CheckpointError
-from colonnade.folder import write_bytes
+from colonnade.store.run_folder import write_bytes
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from colonnade import models, optim, seal
-from colonnade.align.result import who_learns
+from colonnade import models, seal
+from colonnade.core import optim
+from colonnade.core.method import Method, make_method
 from colonnade.errors import ManifestError
-from colonnade.federation.forms import check_terms_form
-from colonnade.federation.papers import LABELS, OwnerPaper
-from colonnade.method import Method, make_method
-from colonnade.seal.keys import Identity, pack, verify
+from colonnade.federation.job_papers import LABELS, OwnerFile
+from colonnade.federation.terms_forms import check_terms_form
+from colonnade.seal.key_agreement import Identity, pack, verify
+from colonnade.tables.align.alignment import who_learns
 from colonnade.version import __version__
 
 PROTOCOL = "colonnade/federation/2"
@@ -35,7 +36,7 @@ _ABOUT_LABELS = {
 }
 
 
-def terms_of(paper: OwnerPaper) -> dict[str, Any]:
+def terms_of(paper: OwnerFile) -> dict[str, Any]:
     """The terms that a job file makes."""
     job, keys = paper.job, {paper.own.name: paper.keys.identity.public, **paper.others}
     given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
@@ -61,7 +62,7 @@ def terms_of(paper: OwnerPaper) -> dict[str, Any]:
     return plain
 
 
-def labels_of(paper: OwnerPaper) -> str:
+def labels_of(paper: OwnerFile) -> str:
     """What becomes of the labels, if the owner is content with that."""
     found = labels_under(paper.job.method, {one.kind for one in paper.job.seals})
     if LABELS.index(found) > LABELS.index(paper.federation.labels):

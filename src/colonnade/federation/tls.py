@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from colonnade.errors import LinkError, RefusedError, UnreachableError
-from colonnade.federation.keys import Credentials, check_not_revoked, common_name
+from colonnade.federation.certificates import Credentials, check_not_revoked, common_name
 
 CIPHERS = "GRPC_SSL_CIPHER_SUITES"
 NEEDS_A_SHARED_KEY = "ECDHE-PSK-CHACHA20-POLY1305"

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from colonnade.errors import ConfigError, FolderError
-from colonnade.federation.papers import OwnerPaper
+from colonnade.federation.job_papers import OwnerFile
 from colonnade.federation.terms import digest, terms_of
 
 
@@ -17,7 +17,7 @@ def check_installed() -> None:
         raise ConfigError("nvflare is not installed; install it with: pip install 'colonnade[flare]'.")
 
 
-def export(paper: OwnerPaper, folder: Path) -> Path:
+def export(paper: OwnerFile, folder: Path) -> Path:
     """Write the job's folder into ``folder``, and give its path; the sites are those of the parties' names."""
     check_installed()
     from nvflare.apis.utils.format_check import name_check

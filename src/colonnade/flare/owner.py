@@ -10,13 +10,13 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError, ManifestError
-from colonnade.federation.host import Host
-from colonnade.federation.papers import OwnerPaper, read_owner_paper
+from colonnade.federation.job_papers import OwnerFile, read_owner_paper
+from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.terms import digest, terms_of
 from colonnade.flare.door import TO_OWNER, Fields
-from colonnade.flare.listen import FlareListener
+from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.flare.outcome import Outcome, copy_results, stopped_by
-from colonnade.flare.wire import OK, fields_in, shareable_of
+from colonnade.flare.site_links import FlareListener
 from colonnade.report import RunView
 
 
@@ -75,7 +75,7 @@ def listen(engine: Any, names: list[str], abort_signal: Any) -> FlareListener:
     return listener
 
 
-def paper_of(local: Path, name: str, terms: str) -> OwnerPaper:
+def paper_of(local: Path, name: str, terms: str) -> OwnerFile:
     """The job that the server's operator allows under this name, if it is the one that was submitted."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a job is named {name!r:.60}; letters, digits, '.', '_' and '-' were expected.")
@@ -93,8 +93,8 @@ def newest_round(folder: Path) -> int:
     return max((int(one.name) for one in folder.glob("checkpoints/*") if one.name.isdigit()), default=0)
 
 
-def _lead(paper: OwnerPaper, folder: Path, listener: FlareListener) -> dict[str, Any]:
-    host = Host(paper, folder, listener=listener)
+def _lead(paper: OwnerFile, folder: Path, listener: FlareListener) -> dict[str, Any]:
+    host = OwnerProcess(paper, folder, listener=listener)
     try:
         summary = host.finished()
         if summary is None:

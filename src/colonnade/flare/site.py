@@ -12,12 +12,12 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError
-from colonnade.federation.papers import PartyPaper, read_party_paper
-from colonnade.federation.party import Attendance
+from colonnade.federation.job_papers import PartyFile, read_party_paper
+from colonnade.federation.party_process import Attendance
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
-from colonnade.flare.wire import OK, fields_in, shareable_of
+from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.runtime import threads
-from colonnade.runtime.server import refused_letter
+from colonnade.runtime.remote.request_server import refused_letter
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             return self._attendance.refuse(request, told)
 
 
-def paper_of(local: Path, site: str) -> PartyPaper:
+def paper_of(local: Path, site: str) -> PartyFile:
     """What the site's operator allows."""
     place = local / "colonnade" / "party.toml"
     if not place.is_file():

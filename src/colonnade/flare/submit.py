@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from colonnade.errors import AwayError, ColonnadeError, ConfigError, LinkError
-from colonnade.federation.keys import common_name
+from colonnade.federation.certificates import common_name
 from colonnade.flare.job import check_installed
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome
 from colonnade.flare.unable import text_of, unable

@@ -32,7 +32,7 @@ from colonnade.errors import ConfigError, unknown
 Memory = dict[str, Tensor]
 
 
-class Server(Protocol):
+class ServerStep(Protocol):
     """One step from w_t and an average to w_{t+1}."""
 
     def step(self, w: Tensor, average: Tensor, memory: Mapping[str, Tensor]) -> tuple[Tensor, Memory]:
@@ -119,7 +119,7 @@ class FedYogi(FedAdam):
 class Chain:
     """Parts one after the other: each takes what the one before made of w_t for the average."""
 
-    parts: tuple[Server, ...]
+    parts: tuple[ServerStep, ...]
 
     def step(self, w: Tensor, average: Tensor, memory: Mapping[str, Tensor]) -> tuple[Tensor, Memory]:
         """The last part's weights; every part has a memory of its own."""

@@ -26,10 +26,10 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import unknown
-from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.methods.steps import decision_net, follow, slope
-from colonnade.optim import OptimizerBuilder
 
 
 class Weighted(NamedTuple):

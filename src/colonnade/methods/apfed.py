@@ -36,14 +36,14 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, register, take_step
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.step import owner_step, party_step
 from colonnade.errors import ConfigError
-from colonnade.method import Builder, Method, Mine, Owner, Part, Parties, Turn, register, take_step
 from colonnade.methods.choices import as_tuple, check_choices, check_count, check_rows, of_party
 from colonnade.methods.contribution import left_out, shift, steepest, uphill
 from colonnade.methods.passive import find_loss
 from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
-from colonnade.optim import OptimizerBuilder
-from colonnade.step import owner_step, party_step
 
 
 class Answer(NamedTuple):

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Mine, Owner, Parties, Turn, owner_step
 from colonnade.errors import ConfigError
-from colonnade.method import Mine, Owner, Parties, Turn, owner_step
 
 
-class Labels(NamedTuple):
+class RowLabels(NamedTuple):
     """The labels of the turn's rows; never leaves the owner."""
 
     y: Tensor
@@ -54,7 +54,7 @@ def pushed(output: Tensor, parameters: Sequence[Tensor], along: Tensor) -> Tenso
 
 
 @owner_step
-def uphill(mine: Mine, turn: Turn, labels: Labels) -> Direction:
+def uphill(mine: Mine, turn: Turn, labels: RowLabels) -> Direction:
     """At the owner's own part: where in the encoder's weights the loss of the turn's rows grows, dL/dtheta."""
     with torch.enable_grad():
         loss = mine.task.loss(mine.nets["task"](mine.net(mine.inputs(turn))), labels.y)
@@ -88,4 +88,4 @@ def other_rows(owner: Owner, turn: Turn) -> Turn:
 def steepest(owner: Owner, parties: Parties, turn: Turn) -> Direction:
     """dL/dtheta of other rows than the turn's, before its first step; nothing travels."""
     other = other_rows(owner, turn)
-    return parties.ask(uphill, other, all=Labels(owner.labels(other)), to=[0])[0]
+    return parties.ask(uphill, other, all=RowLabels(owner.labels(other)), to=[0])[0]

@@ -32,8 +32,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.errors import unknown
-from colonnade.method import Method, Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods.steps import embed, labels_told, learn, slope, why_not_weighted
 
 

@@ -20,9 +20,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from colonnade.method import Method, Owner, Part, Parties, Turn, register
+from colonnade.core.method import Method, Owner, Part, Parties, Turn, register
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.methods.steps import follow, logits, slope, with_head
-from colonnade.optim import OptimizerBuilder
 
 
 @register

@@ -24,10 +24,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import unknown
-from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.methods.steps import Gradient, embed, learn, leaves, logits, slope, with_head
-from colonnade.optim import OptimizerBuilder
 
 
 @register

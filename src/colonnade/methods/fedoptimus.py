@@ -8,7 +8,7 @@ paper                 here
 ====================  ==========================================================
 label, data owners    as in ``methods/multivfl.py``
 P_t                   ``share`` of the parties; the others' embeddings are zeros to the top nets
-ESTIMATE_MI           ``select/participation.py`` at every owner, on embeddings that it received anyway
+ESTIMATE_MI           ``selection/participation.py`` at every owner, on embeddings that it received anyway
 K (K-step)            ``every`` = 5
 mu, m_t (FedAvgM)     ``mu`` = 0.9: m = mu m + (1 - mu) (average - w_t), w = w_t + eta m
 SlowMo, gamma = 0.01  ``alpha`` = 1 - gamma = 0.99: w_{t+1} = (1 - alpha) w_t + alpha w
@@ -33,12 +33,12 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Mine, Owner, Parties, Turn, owner_step, register
 from colonnade.errors import ConfigError, unknown
-from colonnade.method import Mine, Owner, Parties, Turn, owner_step, register
 from colonnade.methods.several import SeveralOwners
-from colonnade.select.distances import squared_distances
-from colonnade.select.information import check_neighbours
-from colonnade.select.participation import how_many, information_of_embeddings, participants
+from colonnade.selection.distances import squared_distances
+from colonnade.selection.information import check_neighbours
+from colonnade.selection.participation import how_many, information_of_embeddings, participants
 
 PRESETS: dict[str, dict[str, Any]] = {
     "cs+fedavg": {"every": 1, "server": "fedavg"},
@@ -52,7 +52,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 """The rows of the paper's Table 1; CS is the selection of parties, its SlowMo the damped form."""
 
 
-class Scores(NamedTuple):
+class PartyScores(NamedTuple):
     """One number per party."""
 
     each: Tensor
@@ -131,7 +131,7 @@ class FedOptimus(SeveralOwners):
             return
         each = torch.stack([reply.each for reply in owner.owners.ask(self.score, turn)])
         owner.scores = owner.owners.shares @ each
-        owner.owners.tell(self.choose, turn, all=Scores(owner.scores))
+        owner.owners.tell(self.choose, turn, all=PartyScores(owner.scores))
 
     def _scores_in(self, turn: Turn) -> bool:
         return self.share < 1 and (turn.round + 1) % self.select_every == 0
@@ -139,14 +139,14 @@ class FedOptimus(SeveralOwners):
     # owner: holds the labels of its rows
 
     @owner_step
-    def score(self, mine: Mine, turn: Turn) -> Scores:
+    def score(self, mine: Mine, turn: Turn) -> PartyScores:
         """The mutual information of every party's embeddings of this turn and the labels."""
         h, labels = mine.scratch["h"].detach().unflatten(-1, (-1, self.embedding)), mine.labels(turn)
         labels = labels.argmax(-1) if labels.is_floating_point() else labels
-        return Scores(scores_of(h.transpose(-2, -3), labels, self.neighbours))
+        return PartyScores(scores_of(h.transpose(-2, -3), labels, self.neighbours))
 
     @owner_step
-    def choose(self, mine: Mine, turn: Turn, scores: Scores) -> None:
+    def choose(self, mine: Mine, turn: Turn, scores: PartyScores) -> None:
         """Know from the mean scores whom to ask from now on."""
         mine.memory["scores"] = mine.own(scores.each).clone()
 

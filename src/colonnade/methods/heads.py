@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.method import Method, Owner, Parties, Turn
+from colonnade.core.method import Method, Owner, Parties, Turn
 from colonnade.methods.steps import Embedding
 
 REFIT_STEPS, REFIT_HOLD = 30, 0.01

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, owner_step, register
+from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, owner_step, register
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.methods.steps import Gradient, Logits, check_task_net, follow, logits, slope, task_net
-from colonnade.optim import OptimizerBuilder
 
 
 @register

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.method import register
+from colonnade.core.method import register
 from colonnade.methods.several import SeveralOwners
 
 

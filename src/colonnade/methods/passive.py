@@ -25,10 +25,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Builder, Mine, Part, Turn, take_step
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import ConfigError, TrainingError, unknown
-from colonnade.method import Builder, Mine, Part, Turn, take_step
 from colonnade.models import MLP
-from colonnade.optim import OptimizerBuilder
 
 NETS = ("net", "decoder", "project_owner", "project_own")
 LossFunction = TypeVar("LossFunction", bound=Callable[..., Tensor])

@@ -17,11 +17,13 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn
+from colonnade.core.net import Net, take_step
+from colonnade.core.optim import SGD, Adam, OptimizerBuilder
+from colonnade.core.step import owner_step, party_step
 from colonnade.errors import unknown
-from colonnade.method import Builder, Method, Mine, Net, Owner, Part, Parties, Turn, owner_step, party_step, take_step
 from colonnade.methods.aggregate import check_server, make_server
 from colonnade.methods.steps import Embedding, Gradient, Logits
-from colonnade.optim import SGD, Adam, OptimizerBuilder
 
 
 class Weights(NamedTuple):

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colonnade.method import Owner, Parties, Turn, register
+from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.methods.side_by_side import SideBySide
 
 

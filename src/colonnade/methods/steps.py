@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Mine, Turn, party_step
+from colonnade.core.task import Task
 from colonnade.errors import ConfigError
-from colonnade.method import Mine, Turn, party_step
-from colonnade.task import Task
 
 
 class Embedding(NamedTuple):

@@ -23,8 +23,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.errors import unknown
-from colonnade.method import Owner, Parties, Turn, register
 from colonnade.methods.side_by_side import SideBySide
 
 FILLS = ("zero", "mean", "random", "none")

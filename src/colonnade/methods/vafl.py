@@ -24,9 +24,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.method import Method, Owner, Parties, Turn, register
+from colonnade.core.method import Method, Owner, Parties, Turn, register
+from colonnade.core.optim import SGD
 from colonnade.methods.steps import embed, follow, learn, leaves
-from colonnade.optim import SGD
 
 
 @register

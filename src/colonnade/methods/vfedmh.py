@@ -34,10 +34,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import MessageError
-from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, why_not_weighted
-from colonnade.optim import OptimizerBuilder
 
 
 class Mean(NamedTuple):

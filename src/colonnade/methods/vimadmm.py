@@ -31,8 +31,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Mine, Owner, Parties, Turn, party_step, register
 from colonnade.errors import unknown
-from colonnade.method import Mine, Owner, Parties, Turn, party_step, register
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Embedding
 

@@ -30,10 +30,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
+from colonnade.core.optim import SGD, OptimizerBuilder
 from colonnade.errors import unknown
-from colonnade.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.methods.steps import Logits
-from colonnade.optim import SGD, OptimizerBuilder
 
 
 class Gap(NamedTuple):
@@ -42,7 +42,7 @@ class Gap(NamedTuple):
     u: Tensor
 
 
-class PaperTarget(NamedTuple):
+class PaperResidual(NamedTuple):
     """The dual and a party's residual."""
 
     dual: Tensor
@@ -105,7 +105,7 @@ class VIMADMMJ(Method):
         self._fit(mine, turn, mine.scratch.pop("o") + gap.u)
 
     @party_step
-    def fit_paper(self, mine: Mine, turn: Turn, target: PaperTarget) -> None:
+    def fit_paper(self, mine: Mine, turn: Turn, target: PaperResidual) -> None:
         """The same from the paper's message."""
         self._fit(mine, turn, target.residual - target.dual / self.rho)
 
@@ -139,7 +139,7 @@ class VIMADMMJ(Method):
         o = torch.stack([reply.o for reply in parties.ask(self.logits, turn)])
         total = o.sum(0)
         z, dual = self.solve(owner, turn, total)
-        parties.tell(self.fit_paper, turn, each=[PaperTarget(dual, s) for s in z - (total - o)])  # eq. 18
+        parties.tell(self.fit_paper, turn, each=[PaperResidual(dual, s) for s in z - (total - o)])  # eq. 18
         return owner.loss(total, turn)
 
     def solve(self, owner: Owner, turn: Turn, total: Tensor) -> tuple[Tensor, Tensor]:

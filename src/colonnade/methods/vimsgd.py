@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from colonnade.method import Owner, Parties, Turn, register
+from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Gradient, embed, follow, learn
 

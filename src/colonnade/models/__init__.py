@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import nn
 
-from colonnade.models.apfed import APFedCNN
+from colonnade.core.options import describe_builder, make_builder
+from colonnade.models.apfed_cnn import APFedCNN
 from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.resnet import ResNet
 from colonnade.models.table_net import TableNet
-from colonnade.options import describe_builder, make_builder
 
 ModelBuilder = Callable[[tuple[int, ...], int], nn.Module]
 KINDS: dict[str, Any] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from colonnade.report.picture import HEIGHT, WIDTH, Key, Picture
+from colonnade.report.picture import HEIGHT, WIDTH, LegendKey, Picture
 
 Point = tuple[float, float]
 Write = Callable[[float], str]
@@ -26,9 +26,9 @@ class Series:
     dashed: bool = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> LegendKey:
         """Its entry in a legend."""
-        return Key(self.label, self.colour, self.dashed)
+        return LegendKey(self.label, self.colour, self.dashed)
 
 
 @dataclass(frozen=True)

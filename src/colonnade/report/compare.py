@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from colonnade.report.chart import Point, Write, across_powers, frame, upwards
-from colonnade.report.picture import COLOURS, WIDTH, Key, Picture
+from colonnade.report.picture import COLOURS, WIDTH, LegendKey, Picture
 from colonnade.report.summary import RunView
 from colonnade.report.words import cut, join, metric, metric_name, plain
 
@@ -87,7 +87,7 @@ def pareto(runs: Sequence[RunView], colours: dict[str, int], write_y: Write | No
     body += _names(spots)
     rows = [(name, x, y, "yes" if (x, y) in best else "no") for name, (x, y) in points.items()]
     names = join([name for name, point in points.items() if point in best])
-    keys = [Key(name, colours[name]) for name in points]
+    keys = [LegendKey(name, colours[name]) for name in points]
     told, head = f"best for their bytes: {names}", ["run", "MB", score, "best"]
     return Picture(f"{score} against bytes", told, "".join(body), head, rows, keys=keys)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from html import escape
 
-from colonnade.ledger import OWNER, Line
+from colonnade.report.html_table import Cell, table
 from colonnade.report.learns import could_learn, seals_on, values_in
 from colonnade.report.summary import RunView
-from colonnade.report.table import Cell, table
 from colonnade.report.words import percent, size, what_left, what_seals_did, what_shows
+from colonnade.wire.ledger import OWNER, Line
 
 _SHORT = 12  # a ledger of so few lines is shown at once
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typing
 from typing import Any
 
-from colonnade.ledger import Line
 from colonnade.report.summary import RunView
+from colonnade.wire.ledger import Line
 
 # Messages name their fields by what they are (CONTRIBUTING.md); those that follow from labels come first.
 VALUES = {

@@ -8,9 +8,9 @@ from typing import Any
 
 from colonnade.report.compare import differing
 from colonnade.report.curves import MEASURED
-from colonnade.report.held import columns_of
+from colonnade.report.holdings import columns_of
+from colonnade.report.html_table import Cell, table
 from colonnade.report.summary import RunView, common_accuracy
-from colonnade.report.table import Cell, table
 from colonnade.report.words import duration, join, metric, metric_name, percent, plain, size
 
 

@@ -11,9 +11,9 @@ from html import escape
 from colonnade.report.compare import groups, why_apart, with_care
 from colonnade.report.curves import Colours, curves, reading_aid
 from colonnade.report.exchange import exchange
-from colonnade.report.found import maps, quality, who_matters
 from colonnade.report.overview import lead, results, settings, tiles, title_of
-from colonnade.report.picture import Key, Picture, gallery, legend, style
+from colonnade.report.picture import LegendKey, Picture, gallery, legend, style
+from colonnade.report.results import maps, quality, who_matters
 from colonnade.report.summary import RunView
 from colonnade.report.words import join
 
@@ -105,7 +105,7 @@ def _how_it_went(runs: Sequence[RunView]) -> Section:
         if len(together) > 1:
             content += f"<h3>{escape(names)}</h3>"
             pictures = [replace(picture, about=names) for picture in pictures]
-        keys = [Key(run.name, colours[run.name]) for run in group]
+        keys = [LegendKey(run.name, colours[run.name]) for run in group]
         content += legend(keys) if len(group) > 1 and pictures else ""
         content += gallery(pictures) + reading_aid(group) if pictures else "<p>Nothing was evaluated yet.</p>"
         drawn += pictures

@@ -17,7 +17,7 @@ _LEGEND_STEP = 20
 
 
 @dataclass(frozen=True)
-class Key:
+class LegendKey:
     """A name in a legend: which of the style's colours it has, and how its line is drawn."""
 
     label: str
@@ -42,7 +42,7 @@ class Picture:
     rows: Sequence[Sequence[str | float]]
     width: int = WIDTH
     height: int = HEIGHT
-    keys: Sequence[Key] = ()
+    keys: Sequence[LegendKey] = ()
     about: str = ""
 
     def figure(self) -> str:
@@ -83,7 +83,7 @@ class Picture:
         return "".join(drawn)
 
 
-def legend(keys: Sequence[Key]) -> str:
+def legend(keys: Sequence[LegendKey]) -> str:
     """Names beside samples of their lines."""
     sample = '<svg class="sample" viewBox="0 0 28 10" aria-hidden="true"><path class="line {}" d="M1 5H27"/></svg>'
     entries = "".join(f"<li>{sample.format(key.style)}{escape(key.label)}</li>" for key in keys)

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from colonnade.report.chart import TOP, Axis, Point, across, frame, short, upwards
-from colonnade.report.picture import COLOURS, WIDTH, Key, Picture
+from colonnade.report.picture import COLOURS, WIDTH, LegendKey, Picture
 from colonnade.report.words import cut
 
 BAR_STEP = 40
@@ -24,7 +24,7 @@ _SIGN = 7.5  # pixels of a sign, more or less
 
 
 @dataclass(frozen=True)
-class Part:
+class HeldCells:
     """Which cells of a grid a party holds: pixels of an image, or views of an object."""
 
     cells: np.ndarray
@@ -65,7 +65,7 @@ class Bar:
     colour: int = 0
     note: str = ""
     whole: str = ""
-    part: Part | None = None
+    part: HeldCells | None = None
 
 
 def bar_chart(title: str, bars: Sequence[Bar], head: Sequence[str] = ("name", "amount")) -> Picture:
@@ -172,8 +172,8 @@ def scatter(title: str, places: Sequence[Sequence[float]], classes: Sequence[int
         chosen = [place for place, one in zip(places, classes, strict=True) if one == number]
         spots = [(8 + room * (x - lows[0]) / reach, 8 + room * (1 - (y - lows[1]) / reach)) for x, y in chosen]
         path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in spots)
-        drawn.append(f'<path class="spots {Key("", number).style}" d="{path}"/>')
+        drawn.append(f'<path class="spots {LegendKey("", number).style}" d="{path}"/>')
     rows: list[list[str | float]] = [[*place, names[one]] for place, one in zip(places, classes, strict=True)]
-    keys = [Key(names[number], number) for number in sorted(set(classes))]
+    keys = [LegendKey(names[number], number) for number in sorted(set(classes))]
     told = f"{len(places)} rows of {len(keys)} classes"
     return Picture(title, told, "".join(drawn), ["x", "y", "class"], rows, MAP_SIDE, MAP_SIDE, keys)

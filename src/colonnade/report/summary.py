@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade import checkpoint
+from colonnade.core.method import Method, methods
+from colonnade.core.task import TASKS
 from colonnade.errors import CheckpointError
-from colonnade.facts import read_facts
-from colonnade.findings import numbers_in
-from colonnade.ledger import OWNER, Ledger
-from colonnade.method import Method, methods
-from colonnade.task import TASKS
+from colonnade.run.findings import numbers_in
+from colonnade.store import checkpoint
+from colonnade.store.checkpoint_facts import read_facts
+from colonnade.wire.ledger import OWNER, Ledger
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")

@@ -9,25 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from colonnade.channel import Channel
+from colonnade.core.method import Method, Part
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.randomness import Sources
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table
+from colonnade.core.task import Task
 from colonnade.errors import ConfigError, unknown
-from colonnade.ledger import OWNER
-from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder
-from colonnade.optim import OptimizerBuilder
-from colonnade.randomness import Sources
 from colonnade.runtime.build import build_parts
 from colonnade.runtime.cluster import Cluster
-from colonnade.runtime.far import Far
 from colonnade.runtime.fused import fuse
-from colonnade.runtime.in_process import InProcess
+from colonnade.runtime.group import Group
 from colonnade.runtime.label_owners import LabelOwners
-from colonnade.runtime.loop import LoopSite
-from colonnade.runtime.remote import Remote
-from colonnade.runtime.site import Site
-from colonnade.settings import Settings
-from colonnade.table import Table
-from colonnade.task import Task
+from colonnade.runtime.loop import LoopGroup
+from colonnade.runtime.parties import InProcess
+from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.wire.channel import Channel
+from colonnade.wire.ledger import OWNER
 
 __all__ = ["RUNTIMES", "InProcess", "LabelOwners", "make_owners", "make_parties", "plain_runtime", "threads"]
 
@@ -66,7 +66,7 @@ def make_parties(
     sources: Sources,
     owner_is_first: bool,
     owners: LabelOwners | None = None,
-    far: Far | None = None,
+    far: RemoteSetup | None = None,
 ) -> InProcess:
     """Build every party's networks and put the parties behind the runtime of the settings.
 
@@ -81,7 +81,7 @@ def make_parties(
     ]
     # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
     apart = {0} if owner_is_first and method.needs_owner_columns else set()
-    singles = [LoopSite(k, table, parts[k], draws[k]) for k, table in enumerate(here)]
+    singles = [LoopGroup(k, table, parts[k], draws[k]) for k, table in enumerate(here)]
     for single in singles:
         single.leaders, single.task = leaders, task.public
     channel.wire = settings.runtime == "bytes"
@@ -101,7 +101,7 @@ def make_parties(
         )
         lines = far.connect(seats)
         goes_on = settings.when_away != "wait"
-        return Remote(tables, singles, channel, lines, far.schema, job=far.job, keys=far.keys, goes_on=goes_on)
+        return RemoteParties(tables, singles, channel, lines, far.schema, job=far.job, keys=far.keys, goes_on=goes_on)
     sites = _sites(singles, parts, settings, apart, method.kind_of)
     return InProcess(tables, sites, channel, owner_is_first=owner_is_first)
 
@@ -123,7 +123,7 @@ def make_owners(
         with draws.drawing("init", "owners"):  # the same for all
             parts.append(method.owner_parts(parties, task.outputs))
     # Their numbers would be those of parties, and what they draw must be their own.
-    singles = [LoopSite(k, table, parts[k], draws.within("owners")) for k, table in enumerate(tables)]
+    singles = [LoopGroup(k, table, parts[k], draws.within("owners")) for k, table in enumerate(tables)]
     for single in singles:
         single.task = task
     sites = _sites(singles, parts, settings, set(), lambda _: None)
@@ -132,12 +132,12 @@ def make_owners(
 
 
 def _sites(
-    singles: list[LoopSite],
+    singles: list[LoopGroup],
     parts: Sequence[dict[str, Part]],
     settings: Settings,
     apart: Container[int],
     kind_of: Callable[[int], Hashable],
-) -> Sequence[Site]:
+) -> Sequence[Group]:
     if settings.runtime != "fused":
         return singles
     builders = [{name: part.optimizer for name, part in own.items()} for own in parts]

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.method import Method, Part
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.randomness import Randomness
+from colonnade.core.table import Table
 from colonnade.errors import ColonnadeError, ModelError
-from colonnade.ledger import OWNER
-from colonnade.method import Method, Part
 from colonnade.models import ModelBuilder, describe
-from colonnade.models.size import check_size
-from colonnade.optim import OptimizerBuilder
-from colonnade.randomness import Randomness
-from colonnade.table import Table
+from colonnade.models.network_size import check_size
+from colonnade.wire.ledger import OWNER
 
 
 def build_parts(

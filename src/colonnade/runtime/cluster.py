@@ -14,8 +14,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from colonnade.core.options import number, whole
 from colonnade.errors import ConfigError, LinkError, unknown
-from colonnade.options import number, whole
 
 _TLS = {"cert": "RAY_TLS_SERVER_CERT", "key": "RAY_TLS_SERVER_KEY", "ca": "RAY_TLS_CA_CERT"}
 INLINE = (

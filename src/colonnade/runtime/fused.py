@@ -17,10 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from colonnade.method import Net, Turn
-from colonnade.runtime.loop import LoopNet, LoopSite
-from colonnade.runtime.site import Site
-from colonnade.state import (
+from colonnade.core.method import Net, Turn
+from colonnade.core.state import (
     ELEMENTWISE_OPTIMIZERS,
     Packed,
     copy,
@@ -30,7 +28,9 @@ from colonnade.state import (
     under,
     unpack_optimizer,
 )
-from colonnade.table import Table
+from colonnade.core.table import Table
+from colonnade.runtime.group import Group
+from colonnade.runtime.loop import LoopGroup, LoopNet
 
 log = logging.getLogger(__name__)
 CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
@@ -88,10 +88,10 @@ class FusedNet(Net):
         unpack_optimizer(self.optimizer, stacked)
 
 
-class FusedSite(Site):
+class FusedGroup(Group):
     """Several like parties behind the interface of one."""
 
-    def __init__(self, sites: Sequence[LoopSite], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
+    def __init__(self, sites: Sequence[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
         super().__init__()
         self.members = [site.members[0] for site in sites]
         self.singles = list(sites)
@@ -155,14 +155,14 @@ class FusedSite(Site):
             own = [under(state, name) for state in mine]
             net.load([(under(state, "weights"), under(state, "optimizer")) for state in own])
 
-    def split(self, kind: Callable[[int], Hashable]) -> list[Site]:
+    def split(self, kind: Callable[[int], Hashable]) -> list[Group]:
         """One site per kind of member instead of one for all; the new sites have fresh state."""
-        kinds: dict[Hashable, list[LoopSite]] = defaultdict(list)
+        kinds: dict[Hashable, list[LoopGroup]] = defaultdict(list)
         for site in self.singles:
             kinds[kind(site.members[0])].append(site)
         if len(kinds) == 1:
             return [self]
-        return [FusedSite(s, self.builders) if len(s) > 1 else s[0] for s in kinds.values()]
+        return [FusedGroup(s, self.builders) if len(s) > 1 else s[0] for s in kinds.values()]
 
     def stage(self, state: Packed) -> Hashable:
         """What members must have in common to be stacked: what they remember, an optimiser's buffers and counters."""
@@ -175,18 +175,18 @@ class FusedSite(Site):
 
 
 def fuse(
-    sites: Sequence[LoopSite],
+    sites: Sequence[LoopGroup],
     builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]],
     batch: int,
     apart: Container[int] = (),
     kind_of: Callable[[int], Hashable] = lambda _: None,
-) -> list[Site]:
+) -> list[Group]:
     """Group like parties of one kind; parties that are like no other, or are to stay ``apart``, stay as they are."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for k, site in enumerate(sites):
         likeness = None if k in apart else _likeness(site)
         alike[(likeness, kind_of(k)) if likeness else ("alone", k)].append(k)
-    fused: list[Site] = []
+    fused: list[Group] = []
     for members in alike.values():
         for group in _groups(members, sites[members[0]], batch):
             singles = [sites[k] for k in group]
@@ -194,16 +194,16 @@ def fuse(
     return sorted(fused, key=lambda site: site.members[0])
 
 
-def _fuse_group(singles: list[LoopSite], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Site]:
+def _fuse_group(singles: list[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Group]:
     if len(singles) > 1:
-        site = FusedSite(singles, builders)
+        site = FusedGroup(singles, builders)
         if _agrees(site):
             return [site]
         log.info("parties %s are computed one by one: their networks cannot be stacked", site.members)
     return list(singles)
 
 
-def _likeness(site: LoopSite) -> Hashable | None:
+def _likeness(site: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = site.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
@@ -232,13 +232,13 @@ def _can_be_stacked(module: nn.Module) -> bool:
     )
 
 
-def _groups(members: list[int], site: LoopSite, batch: int) -> list[list[int]]:
+def _groups(members: list[int], site: LoopGroup, batch: int) -> list[list[int]]:
     size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(site)))
     count = -(-len(members) // size)
     return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
 
 
-def _widest_layer(site: LoopSite) -> int:
+def _widest_layer(site: LoopGroup) -> int:
     """The most numbers that any layer gives for one row."""
     widths = [1]
     modules = [m for net in site.loop_nets.values() for m in net.module.modules() if not list(m.children())]
@@ -252,12 +252,12 @@ def _widest_layer(site: LoopSite) -> int:
     return max(widths)
 
 
-def _known_inputs(site: LoopSite) -> list[str]:
+def _known_inputs(site: LoopGroup) -> list[str]:
     """The networks of which one knows what they read, so that they can be tried."""
     return [name for name, net in site.loop_nets.items() if name == "net" or net.reads is not None]
 
 
-def _sample(site: LoopSite, name: str) -> Tensor:
+def _sample(site: LoopGroup, name: str) -> Tensor:
     """Something that a network can read: rows, or vectors of its width."""
     table, width = site.tables["train"], site.loop_nets[name].reads
     if width is None:
@@ -265,18 +265,18 @@ def _sample(site: LoopSite, name: str) -> Tensor:
     return torch.linspace(-1, 1, 2 * width).view(2, -1)
 
 
-def _trial(site: LoopSite, name: str) -> Tensor:
+def _trial(site: LoopGroup, name: str) -> Tensor:
     net = site.loop_nets[name]
     net.module.eval()
     with torch.no_grad():
         return net(_sample(site, name))
 
 
-def _agrees(site: FusedSite) -> bool:
+def _agrees(site: FusedGroup) -> bool:
     return all(_agree(site, name) for name in _known_inputs(site.singles[0]))
 
 
-def _agree(site: FusedSite, name: str) -> bool:
+def _agree(site: FusedGroup, name: str) -> bool:
     inputs = torch.stack([_sample(single, name) for single in site.singles])
     expected = torch.stack([_trial(single, name) for single in site.singles])
     net = site.fused_nets[name]

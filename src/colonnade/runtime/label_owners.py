@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from colonnade.channel import Channel
-from colonnade.method import Owners, Turn
-from colonnade.runtime.in_process import InProcess
-from colonnade.runtime.loop import LoopSite
-from colonnade.runtime.site import Site
-from colonnade.step import check_step
-from colonnade.table import Table
+from colonnade.core.method import Owners, Turn
+from colonnade.core.step import check_step
+from colonnade.core.table import Table
+from colonnade.runtime.group import Group
+from colonnade.runtime.loop import LoopGroup
+from colonnade.runtime.parties import InProcess
+from colonnade.wire.channel import Channel
 
 R = TypeVar("R")
 
@@ -25,8 +25,8 @@ class LabelOwners(InProcess, Owners):
         self,
         tables: Sequence[Table],
         names: Sequence[str],
-        singles: Sequence[LoopSite],
-        sites: Sequence[Site],
+        singles: Sequence[LoopGroup],
+        sites: Sequence[Group],
         channel: Channel,
         places: Sequence[Tensor],
     ) -> None:

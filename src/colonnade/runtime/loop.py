@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.core.method import Net, Part, Turn
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.randomness import Randomness
+from colonnade.core.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
+from colonnade.core.table import Table
 from colonnade.errors import ConfigError
-from colonnade.method import Net, Part, Turn
-from colonnade.optim import OptimizerBuilder
-from colonnade.randomness import Randomness
-from colonnade.runtime.site import Site
-from colonnade.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
-from colonnade.table import Table
+from colonnade.runtime.group import Group
 
 
 class LoopNet(Net):
@@ -49,7 +49,7 @@ def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], who
     return optimizer
 
 
-class LoopSite(Site):
+class LoopGroup(Group):
     """Exactly one party, computed plainly: the reference."""
 
     def __init__(self, member: int, table: Table, parts: dict[str, Part], randomness: Randomness) -> None:

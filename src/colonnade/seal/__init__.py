@@ -21,7 +21,7 @@ from colonnade.seal.base import Seal
 from colonnade.seal.bits import Bits
 from colonnade.seal.blind import Blind
 from colonnade.seal.codec import Codec
-from colonnade.seal.labels import LaplaceLabels, RandomLabels
+from colonnade.seal.label_noise import LaplaceLabels, RandomLabels
 from colonnade.seal.noise import Noise
 from colonnade.seal.topk import TopK
 

@@ -6,7 +6,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar
 
-from colonnade.options import check_types
+from colonnade.core.options import check_types
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from colonnade.core.state import MAX_DIMENSIONS
 from colonnade.errors import MessageError, unknown
-from colonnade.message import MAX_DIMENSIONS
 from colonnade.seal.base import Seal
 from colonnade.seal.pack import Codes, pack, unpack
 

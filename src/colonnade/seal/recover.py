@@ -32,8 +32,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from colonnade.errors import SealError
 from colonnade.seal import shamir
-from colonnade.seal.keys import PROTOCOL, Membership, Ticket, agree, expand, pack, verify
-from colonnade.seal.mask import shift
+from colonnade.seal.key_agreement import PROTOCOL, Membership, Ticket, agree, expand, pack, verify
+from colonnade.seal.masks import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import SumLog, check_messages

@@ -1,6 +1,6 @@
 """The secure sum: the owner learns what all parties' values add up to, and nothing else of them.
 
-Every pair of parties shares a mask per ticket (:mod:`colonnade.seal.keys`); the one earlier in name order adds it, the
+Every pair of parties shares a mask per ticket (``key_agreement.py``); the one earlier in name order adds it, the
 later one subtracts it. A masked message alone is uniform; in the sum over all parties the masks cancel bit for bit.
 
 What the sum itself reveals no mask hides. Sums over a set and over the set without one party, of the same rows,
@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from colonnade.errors import SealError
-from colonnade.seal.keys import PROTOCOL, Membership, Ticket, pack, verify
-from colonnade.seal.mask import shift
+from colonnade.seal.key_agreement import PROTOCOL, Membership, Ticket, pack, verify
+from colonnade.seal.masks import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 
@@ -87,7 +87,7 @@ class SumLog:
 class Masker:
     """One party's end of the sum.
 
-    >>> from colonnade.seal.keys import Identity
+    >>> from colonnade.seal.key_agreement import Identity
     >>> people = {name: Identity.new() for name in "abc"}
     >>> manifest = {name: identity.public for name, identity in people.items()}
     >>> members = {name: Membership(b"job", name, people[name], manifest) for name in "abc"}

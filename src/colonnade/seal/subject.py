@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from colonnade.seal.keys import PROTOCOL, pack
+from colonnade.seal.key_agreement import PROTOCOL, pack
 from colonnade.seal.ring import Ring
 
 

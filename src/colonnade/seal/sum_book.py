@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from colonnade.errors import CheckpointError, FolderError, SealError
-from colonnade.seal.keys import pack
+from colonnade.seal.key_agreement import pack
 from colonnade.seal.subject import Subject
 
 _HEAD = ["colonnade/sums/1"]

@@ -1,0 +1,58 @@
+"""``colonnade flare JOB.toml``: the same federation, on an NVIDIA FLARE that its organisations already run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.app import Json, app, echo, print_json, say
+from colonnade.cli.federation_command import LogFormat, ending
+from colonnade.cli.train_command import tell
+from colonnade.core.options import path_part
+from colonnade.errors import ConfigError
+from colonnade.federation.job_papers import OwnerFile, read_owner_paper
+from colonnade.federation.log_lines import log_to
+from colonnade.flare.job import export
+from colonnade.flare.submit import Submission, session
+
+
+@app.command(epilog="Example: colonnade flare bank/job.toml --submit kits/admin@bank.example")
+def flare(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job, as the FLARE server has it too.")],
+    export_to: Annotated[
+        Path | None, typer.Option("--export", help="Write FLARE's job folder here, and submit nothing.", metavar="DIR")
+    ] = None,
+    submit: Annotated[
+        Path | None, typer.Option(help="Submit it as the user of this startup kit.", metavar="STARTUP_KIT")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option(help="Where to put the results.", metavar="DIR")] = None,
+    json: Json = False,
+    log_format: LogFormat = "lines",
+) -> None:
+    """Train on NVIDIA FLARE: every party is a site, and the owner is at the server; follow it to its results."""
+    with ending():
+        log_to(log_format)
+        paper = read_owner_paper(job, tls=False)
+        if (export_to is None) == (submit is None):
+            raise ConfigError("give either --export DIR or --submit STARTUP_KIT, and not both.")
+        if export_to is not None:
+            echo(str(export(paper, export_to)))
+        elif submit is not None:
+            _follow(
+                paper, submit, folder or Path(paper.job.train.folder or f"runs/{path_part(paper.job.name)}"), json=json
+            )
+
+
+def _follow(paper: OwnerFile, kit: Path, place: Path, *, json: bool) -> None:
+    with TemporaryDirectory() as draft, session(kit) as server:
+        submission = Submission(server, list(paper.others), paper.federation.deadline, _note)
+        outcome = submission.follow(export(paper, Path(draft)), place)
+    facts = {**outcome.result, "folder": str(place), "report": str(place / "report.html")}
+    print_json(facts) if json else tell(facts)
+
+
+def _note(sentence: str) -> None:
+    say("flare:", sentence, style="bold")

@@ -1,0 +1,66 @@
+"""``colonnade predict RUN NAME=FILE ...``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.cli.align_command import aligning
+from colonnade.cli.app import Json, app, echo, print_json
+from colonnade.errors import ConfigError
+from colonnade.jobs.table_sections import files_of
+from colonnade.run.train import resume
+from colonnade.study.score_files import score, who_will_learn
+from colonnade.study.scores import check_place
+
+
+@app.command(epilog="Example: colonnade predict runs/credit bank=new-bank.csv card=new-card.csv --to scores.csv")
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that was trained on files.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="NAME=FILE...", help="A party's new file; name a party again for more.")
+    ],
+    to: Annotated[Path, typer.Option(metavar="FILE", help="Ids and scores, as .csv or .parquet.")],
+    missing: Annotated[
+        str | None, typer.Option(help="What stands for a party that does not know a row: zero, mean or refuse.")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help="How to align: psi or plain.", show_default="the job's")] = None,
+    minimum: Annotated[
+        int | None, typer.Option(help="Refuse fewer common ids than these.", show_default="the job's")
+    ] = None,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Score the rows of new files with a trained run; only the owner gets the scores."""
+    place, trained = check_place(to), resume(run, train=False)
+    trained_on = files_of(trained.description)
+    sheets = trained_on.read(_by_name(files))
+    how = trained_on.align
+    mode = mode or how.mode or "psi"
+    with aligning(who_will_learn(trained, sheets, mode, missing), quiet=quiet) as on_progress:
+        scores = score(
+            trained,
+            sheets,
+            mode=mode,
+            missing=missing,
+            minimum=(how.minimum or 1) if minimum is None else minimum,
+            maximum=how.maximum,
+            on_progress=on_progress,
+        )
+    scores.write(place)
+    if json:
+        print_json({"rows": len(scores.ids), "notes": list(scores.notes), "to": str(place)})
+    else:
+        echo(f"{scores}\nwritten to {place}")
+
+
+def _by_name(files: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for entry in files:
+        name, separator, path = entry.partition("=")
+        if not (separator and name and path):
+            raise ConfigError(f"{entry!r} came where NAME=FILE was expected; write, for instance, bank=new-bank.csv.")
+        found.setdefault(name, []).append(path)
+    return found

@@ -1,0 +1,68 @@
+"""``colonnade sweep JOB.toml --over KEY=VALUES``."""
+
+from __future__ import annotations
+
+import json as plain
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.app import Json, app, echo, print_json, remark
+from colonnade.errors import ConfigError
+from colonnade.jobs.job_file import read_job
+from colonnade.jobs.run_job import sweep_job
+from colonnade.study.sweep.sweep_table import Row
+
+WORDS = {"true": True, "false": False, "none": None}
+
+
+@app.command(epilog="Example: colonnade sweep examples/job.toml --over rho=0.5,1,2 --over seed=0,1,2 --folder runs/rho")
+def sweep(
+    job: Annotated[
+        Path, typer.Argument(metavar="JOB.toml", help="The job file; a point is the job with other values.")
+    ],
+    over: Annotated[list[str], typer.Option(metavar="KEY=VALUES", help="What to change: rho=0.5,1,2; once per key.")],
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where points are kept; the same command goes on there.")],
+    processes: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
+    mean: Annotated[str | None, typer.Option(metavar="KEY", help="Show means over this key, such as seed.")] = None,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Train a job once for every combination of some values; keep every point, show one table."""
+    values = dict(map(_values, over))
+    if len(values) < len(over):
+        raise ConfigError(f"--over names a key twice among {', '.join(over)}; give each key once.")
+
+    def on_point(row: Row) -> None:
+        if not quiet:
+            point = ", ".join(f"{key}={row[key]}" for key in values)
+            scores = [f"{name} {value:.4f}" for name, value in row.items() if name.startswith("test_")]
+            told = row.get("error") or ", ".join([*scores, f"{row['seconds']:.1f} s"])
+            remark(f"{point}: {told}")
+
+    found = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point)
+    table = found.to_csv(folder / "points.csv")
+    shown = found if mean is None else found.mean_over(mean)
+    if json:
+        print_json({"rows": shown.rows, "folder": str(folder), "table": str(table)})
+    else:
+        echo(f"{shown}\ntable: {table}")
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    key, sign, values = text.partition("=")
+    if not (key and sign and values):
+        raise ConfigError(f"--over {text!r} is not KEY=VALUES; write rho=0.5,1,2, for instance.")
+    return key, [_value(value.strip()) for value in values.split(",")]
+
+
+def _value(text: str) -> Any:
+    """A number if it is one, true, false, none, or the text itself."""
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    try:
+        found = plain.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, int | float) else text

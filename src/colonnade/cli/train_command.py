@@ -1,0 +1,148 @@
+"""``colonnade train JOB.toml``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade.cli.align_command import aligning, who_learns_of
+from colonnade.cli.app import Json, app, echo, err, print_json, remark
+from colonnade.cli.live import live as live_view
+from colonnade.cli.progress import bars, follow
+from colonnade.cli.watch_command import watching
+from colonnade.errors import FolderError, unknown
+from colonnade.jobs.job_file import Job, read_job
+from colonnade.jobs.run_job import Gathered, gather, resume_job, select_job, train_job
+from colonnade.jobs.table_sections import Files
+from colonnade.report import RunView, read_summary
+from colonnade.report.words import metric, size
+from colonnade.run.loggers import Logger, MLflow, OnRound, TensorBoard, together
+from colonnade.run.training import Run
+from colonnade.selection.choice import Selection
+
+
+@app.command(epilog="Example: colonnade train examples/job.toml --folder runs/first")
+def train(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file: data, method, model, optimiser.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="The run folder.", show_default="runs/METHOD-DATA-SEED", metavar="DIR")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run folder left off.")] = False,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Show speed, score and each party's bytes, not a bar.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Serve a page that follows the run, to this machine.")] = False,
+    log: Annotated[
+        list[str] | None, typer.Option(metavar="TOOL", help="Log to tensorboard or mlflow; may be given twice.")
+    ] = None,
+) -> None:
+    """Train as a job file says; keep checkpoints, history, ledger and a report in a run folder."""
+    what = read_job(job)
+    place = folder or what.default_folder
+    loggers = _loggers(log or [], place)
+    if not resume:
+        _check_empty(place)
+    gathered = _gather(what, place if resume else None, quiet=quiet)
+    selection = None if resume or what.select is None else select_job(what, gathered)
+    if selection is not None and not quiet:
+        remark(str(selection))
+    followers = _followers(what.method.name, place, loggers, live=live, watch=watch, quiet=quiet)
+    run = _train(what, gathered, place, selection, followers, resume=resume, command=_command(job, place))
+    page = run.report(place / "report.html")
+    facts = {**RunView(run.summary()).result, "folder": str(place), "report": str(page)}
+    if selection is not None:
+        facts["selection"] = selection.to_json()
+    if json:
+        print_json(facts)
+    else:
+        tell(facts)
+
+
+def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
+    """The job's tables; of files, with what each party learns from their alignment said first."""
+    if not isinstance(job.data, Files):
+        return gather(job)
+    was = None if resumed is None else read_summary(resumed)["description"]
+    with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:
+        found = gather(job, on_progress, was)
+    if not quiet:
+        for line in [str(found.alignment).splitlines()[0], *found.notes]:
+            remark(line)
+    return found
+
+
+def _train(
+    job: Job,
+    gathered: Gathered,
+    folder: Path,
+    selection: Selection | None,
+    followers: AbstractContextManager[OnRound],
+    *,
+    resume: bool,
+    command: str,
+) -> Run:
+    try:
+        with redirect_stdout(sys.stderr), followers as on_round:  # Ray prints what its nodes report
+            if resume:
+                return resume_job(job, folder, on_round, gathered)
+            return train_job(job, folder, on_round, selection, gathered)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"go on with: {command} --resume") from None
+
+
+def _command(job: Path, folder: Path) -> str:
+    return f"colonnade train {shlex.quote(str(job))} --folder {shlex.quote(str(folder))}"
+
+
+def _loggers(names: list[str], folder: Path) -> list[Logger]:
+    """What --log asks for; made before anything is trained, so that a missing package is told at once."""
+    known: dict[str, Callable[[], Logger]] = {
+        "tensorboard": lambda: TensorBoard(folder / "tensorboard"),
+        "mlflow": lambda: MLflow(name=folder.name),
+    }
+    for name in names:
+        if name not in known:
+            raise unknown("logger", name, known)
+    return [known[name]() for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _followers(
+    label: str, folder: Path, loggers: list[Logger], *, live: bool, watch: bool, quiet: bool
+) -> Iterator[OnRound]:
+    """Whoever follows the rounds, as one: the bar or the live view, the loggers; beside them the page."""
+    with ExitStack() as stack:
+        for logger in loggers:
+            stack.callback(logger.close)
+        if watch:
+            stack.enter_context(watching(folder))
+        if live and not quiet:
+            shown = stack.enter_context(live_view(label, err))
+        else:
+            shown = follow(stack.enter_context(bars(quiet=quiet)), label)
+        yield together(shown, *loggers)
+
+
+def _check_empty(folder: Path) -> None:
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise FolderError(f"the run folder {folder} cannot be read: {error.strerror}; choose another.") from None
+    if taken:
+        raise FolderError(f"the run folder {folder} is not empty; add --resume to go on there, or choose another.")
+
+
+def tell(facts: dict[str, Any]) -> None:
+    """What a run came to, for people."""
+    scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
+    echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
+    echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
+    for name, rounds in facts["missed"].items():
+        echo(f"'{name}' was away from {rounds} of them")
+    echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

@@ -1,0 +1,1 @@
+"""Values and pure functions that a method is written with."""

@@ -1,0 +1,344 @@
+"""The three interfaces everything stands on: Method, Parties, Turn; and the registry of methods.
+
+A method is a frozen value: *party steps* (functions that run at one party) and a straight-line ``round`` that runs at
+the owner and asks the parties for those steps. It never knows which runtime carries its messages.
+
+How a party step is written. It gets ``mine`` (the party's networks and rows) and works on tensors whose *last* axes
+are the party's own: rows are axis -2, features axis -1. The fused runtime runs the same step for several like parties
+at once by putting a party axis in front, so a step uses negative axes and reduces a loss over its last axes only.
+``descend`` accepts such a loss as it is.
+"""
+
+from __future__ import annotations
+
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from colonnade.core.net import Net, descend, take_step
+from colonnade.core.optim import SGD, OptimizerBuilder
+from colonnade.core.options import check_types
+from colonnade.core.owner_side import Owner
+from colonnade.core.schedule import Turn
+from colonnade.core.step import owner_step, party_step, steps_of
+from colonnade.core.task import TASKS, Task
+from colonnade.errors import ConfigError, unknown
+
+__all__ = [
+    "Builder",
+    "Method",
+    "Mine",
+    "Net",
+    "Owner",
+    "Owners",
+    "Part",
+    "Parties",
+    "Turn",
+    "descend",
+    "make_method",
+    "methods",
+    "owner_step",
+    "party_step",
+    "register",
+    "take_step",
+]
+
+R = TypeVar("R")
+
+
+class Mine(ABC):
+    """What a party step sees of its own side: networks by name (``mine.net``), rows, and notes."""
+
+    members: list[int]
+    """Whose side it is: one party's number, or those of the like parties that are computed together, in their order."""
+    task: Task
+    """What is learnt, as all sides know it; at one of several owners with the weights."""
+
+    def __init__(self) -> None:
+        self.nets: dict[str, Net] = {}
+        self.leaders: Mapping[str, float] = {}  # whom this party answers, and which share of the rows each one has
+        self.memory: dict[str, Tensor] = {}  # kept from round to round, saved in checkpoints
+        self.scratch: dict[str, Tensor] = {}  # kept from step to step within a round
+
+    def __getattr__(self, name: str) -> Net:
+        nets = self.__dict__.get("nets", {})
+        if name in nets:
+            return typing.cast(Net, nets[name])
+        raise AttributeError(f"this party has no network '{name}', only {sorted(nets)}")
+
+    @abstractmethod
+    def inputs(self, turn: Turn) -> Tensor:
+        """This party's rows of the turn, scaled, float32."""
+
+    @abstractmethod
+    def labels(self, turn: Turn) -> Tensor:
+        """At one of several owners: the labels of its own rows of the turn, as training sees them."""
+
+    def own(self, message: Tensor) -> Tensor:
+        """A tensor that all parties were sent as this party's own: with the party axis in front, if there is one."""
+        return message
+
+
+class Builder(Protocol):
+    """The user's network builder for one party, as :meth:`Method.party_parts` gets it; what it builds was tried."""
+
+    @property
+    def party(self) -> int:
+        """Which party it builds for."""
+
+    @property
+    def leaders(self) -> Sequence[str]:
+        """Whom the party answers: the owner, or several."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one of the party's rows."""
+
+    def __call__(self, width: int) -> nn.Module:
+        """The network from the party's rows to this width."""
+
+    def decoder(self, embedding: int) -> nn.Module | None:
+        """The network from an embedding back to all numbers of a row that the builder brings, or None."""
+
+
+class Part(NamedTuple):
+    """A network that a method puts at every party, and what builds its optimiser."""
+
+    net: nn.Module
+    optimizer: OptimizerBuilder
+    reads: int | None = None
+    """The width of the vectors that it reads, so that it can be tried; ``net`` reads the party's rows without it."""
+
+
+class Parties(ABC):
+    """The whole interface to the others. Runtimes implement it; methods use it."""
+
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @abstractmethod
+    def ask(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> list[R]:
+        """Run ``step`` at the parties and give one reply per party.
+
+        ``all`` is one message to everybody, ``each`` one per party, ``to`` limits who is asked.
+        """
+
+    @abstractmethod
+    def sum(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> R:
+        """Like :meth:`ask`, but the owner learns only the sum of the replies."""
+
+    def tell(
+        self,
+        step: Callable[..., None],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> None:
+        """Run ``step`` at the parties and expect nothing back."""
+        self.ask(step, turn, all=all, each=each, to=to)
+
+
+class Owners(Parties):
+    """Several owners, each with labels of its own rows, behind the interface of parties; the first one leads.
+
+    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others. In the round's own turn,
+    which none of several leads, parties may be told to work by themselves, and no more.
+    """
+
+    places: list[Tensor]
+    """Each owner's rows, numbered as the parties number theirs."""
+    shares: Tensor
+    """Which share of all rows each owner has."""
+
+    @abstractmethod
+    def work(
+        self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
+    ) -> list[R]:
+        """Run a step at every owner on what reached it directly; nothing travels between owners."""
+
+    def turns(self, turn: Turn) -> list[Turn]:
+        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs."""
+        each = zip(self.names, self.places, turn.rows, strict=True)
+        return [replace(turn, rows=place[own], leader=name) for name, place, own in each]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """Base of all methods: the options they share, and what each must say.
+
+    ``lr``, ``momentum``, ``decay`` are of plain SGD at every side; ``optimizer=`` of ``train`` replaces the parties'.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    party_sends: ClassVar[str]
+    owner_sends: ClassVar[str]
+    labels: ClassVar[str] = "shown"
+    """What parties can tell of labels, with the worst options: "unsent" (nothing goes out), "inferable" or "shown"."""
+    sums: ClassVar[str] = "never"
+    """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
+    needs_owner_columns: ClassVar[bool] = False
+    several_owners: ClassVar[bool] = False
+    """Whether labels may lie at several owners, each with rows of its own; see :class:`Owners`."""
+    tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
+    """What it can learn, with some options at least."""
+    alone: ClassVar[str] = "never"
+    """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
+    refits: ClassVar[bool] = False
+    """Whether :meth:`refit` can make up for parties that are away."""
+    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
+
+    embedding: int = 60
+    lr: float = 0.1
+    momentum: float = 0.9
+    decay: float = 0.001
+
+    def __post_init__(self) -> None:
+        check_types(self.name, self)
+        for name in self.positive:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{self.name}: {name}={getattr(self, name)} is out of range; it must be positive.")
+        if not 0 <= self.momentum < 1 or self.decay < 0:
+            raise ConfigError(
+                f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
+                "momentum is from 0 to less than 1, decay at least 0."
+            )
+
+    @property
+    def only_sums(self) -> bool:
+        """Whether the parties' outputs are asked for as a sum, so that they can be blinded."""
+        return self.sums == "always"
+
+    @property
+    def tells_labels(self) -> str:
+        """What parties can tell of the labels as the method is set."""
+        return self.labels
+
+    @property
+    def predicts_alone(self) -> bool:
+        """Whether a prediction asks nobody, so that it does not matter who is away."""
+        return self.alone == "always"
+
+    @property
+    def party_optimizer(self) -> OptimizerBuilder:
+        """The parties' optimiser unless the user brings one."""
+        return SGD(self.lr, self.momentum, self.decay)
+
+    @property
+    def owner_optimizer(self) -> OptimizerBuilder:
+        """The optimiser of what the owner trains: plain SGD, as in the papers."""
+        return SGD(self.lr, 0.0, self.decay)
+
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
+        """The networks of one party; ``build(width)`` makes the user's network with that output width."""
+        return {"net": Part(build(self.embedding), optimizer)}
+
+    def owner_parts(self, parties: int, outputs: int) -> dict[str, Part]:
+        """The networks of each of several owners, all with the same initial weights."""
+        return {}
+
+    def kind_of(self, party: int) -> Hashable:
+        """Parties of different kinds take their steps in different ways, so they are never computed together."""
+        return None
+
+    def why_not(self, task: str, *, weighted: bool) -> str:
+        """Why it cannot learn this as it is set, with weights or without; empty if it can."""
+        return "" if task in self.tasks else f"it learns {' and '.join(self.tasks)} only"
+
+    def check_batch(self, rows: int) -> None:  # noqa: B027 - most methods can do with any
+        """Refuse, before training, a schedule whose smallest batch has so few rows."""
+
+    def start(self, owner: Owner) -> None:  # noqa: B027 - many methods keep nothing at the owner
+        """Put the method's state at the owner, before the first round."""
+
+    @abstractmethod
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """One round; gives the mean training loss of its rows."""
+
+    @abstractmethod
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Outputs [rows, outputs] for the turn's rows: logits, or values as training sees them."""
+
+    def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
+        """Fit what the owner has for those who are here, without the others, on answers it stored in training."""
+        raise ConfigError(f"{self.name} has no head per party at the owner, so there is nothing to refit.")
+
+    def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
+        """Logits of every party's own model, in the parties' order."""
+        raise ConfigError(f"{self.name} trains one model for all, so there is none per party; use vfedmh for that.")
+
+    def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """One number per party that says how much it matters."""
+        raise ConfigError(f"{self.name} has no head per party, so no importance; use a vim method.")
+
+    @classmethod
+    def steps(cls) -> dict[str, Callable[..., Any]]:
+        """The party steps by name: all that a party serves."""
+        return steps_of("party", cls)
+
+    @classmethod
+    def owner_steps(cls) -> dict[str, Callable[..., Any]]:
+        """The owner steps by name: what no party serves."""
+        return steps_of("owner", cls)
+
+
+_registry: dict[str, type[Method]] = {}
+MethodClass = TypeVar("MethodClass", bound=type[Method])
+
+
+def register(cls: MethodClass) -> MethodClass:
+    """Add a method to the registry, so that its name works everywhere."""
+    _registry[cls.name] = cls
+    return cls
+
+
+def methods() -> dict[str, type[Method]]:
+    """All registered methods by name.
+
+    >>> from colonnade.core.method import methods
+    >>> "vimadmm" in methods()
+    True
+    """
+    return dict(sorted(_registry.items()))
+
+
+def make_method(method: str | Method, **options: Any) -> Method:
+    """A method from its name and options, or the given one.
+
+    >>> make_method("vimadmm", rho=2.0).rho
+    2.0
+    """
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in _registry:
+        raise unknown("method", method, _registry)
+    cls = _registry[method]
+    known = [field.name for field in fields(cls)]
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {method}", option, known)
+    return cls(**options)

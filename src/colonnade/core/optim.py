@@ -1,0 +1,75 @@
+"""What builds a party's optimiser: any function from parameters to a ``torch.optim.Optimizer``.
+
+The classes here are such functions that can also be written down in a job file and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.core.options import describe_builder, make_builder
+
+OptimizerBuilder = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent.
+
+    >>> SGD(lr=0.1)([torch.zeros(2, requires_grad=True)]).param_groups[0]["momentum"]
+    0.9
+    """
+
+    lr: float = 0.1
+    momentum: float = 0.9
+    decay: float = 0.0
+
+    def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """Build the optimiser."""
+        return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.decay)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam with decoupled weight decay."""
+
+    lr: float = 0.001
+    decay: float = 0.0
+
+    def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """Build the optimiser."""
+        return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.decay)
+
+
+@dataclass(frozen=True)
+class Adagrad:
+    """Adagrad."""
+
+    lr: float = 0.01
+    decay: float = 0.0
+
+    def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+        """Build the optimiser."""
+        return torch.optim.Adagrad(parameters, lr=self.lr, weight_decay=self.decay)
+
+
+KINDS: dict[str, Any] = {"sgd": SGD, "adam": Adam, "adagrad": Adagrad}
+
+
+def make_optimizer(kind: str, **options: Any) -> OptimizerBuilder:
+    """An optimiser builder from its name, as a job file writes it.
+
+    >>> make_optimizer("sgd", lr=0.3)
+    SGD(lr=0.3, momentum=0.9, decay=0.0)
+    """
+    return make_builder("optimizer", KINDS, kind, options)  # type: ignore[no-any-return]
+
+
+def describe(builder: Any) -> dict[str, Any] | None:
+    """The builder as plain data for a run's config, or None if it is the user's own function."""
+    return describe_builder(KINDS, builder)

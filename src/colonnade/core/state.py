@@ -1,0 +1,122 @@
+"""State as flat dictionaries of named tensors, so that every side can save and load its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from colonnade.errors import CheckpointError
+
+Packed = dict[str, Tensor]
+MAX_DIMENSIONS = 8
+"""Of a tensor that travels or is kept."""
+ELEMENTWISE_OPTIMIZERS = (
+    torch.optim.SGD,
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adagrad,
+    torch.optim.RMSprop,
+    torch.optim.Adadelta,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+)
+"""Optimisers whose buffers have their parameter's shape, so that parameters can be stacked under them."""
+
+
+def pack(things: Mapping[str, Any]) -> Packed:
+    """Copies of all tensors in a mapping of modules, optimisers and tensors, under flat names."""
+    packed: Packed = {}
+    for name, thing in things.items():
+        packed.update({f"{name}/{key}": value for key, value in _pack_one(thing).items()})
+    return packed
+
+
+def unpack(things: Mapping[str, Any], packed: Packed, whose: str) -> None:
+    """Put what :func:`pack` gave back in place, bit for bit."""
+    for name, thing in things.items():
+        mine = under(packed, name)
+        if isinstance(thing, torch.optim.Optimizer):
+            unpack_optimizer(thing, mine)
+        else:
+            _copy_in(f"{whose}: {name}", _tensors_of(thing), mine)
+
+
+def under(packed: Packed, name: str) -> Packed:
+    """The entries below ``name/``, without that prefix."""
+    prefix = f"{name}/"
+    return {key.removeprefix(prefix): value for key, value in packed.items() if key.startswith(prefix)}
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> Packed:
+    """An optimiser's buffers, by its kind and the position of their parameter."""
+    packed: Packed = {}
+    for position, parameter in enumerate(_parameters_of(optimizer)):
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if value is not None:
+                packed[f"{type(optimizer).__name__}/{position}/{key}"] = copy(torch.as_tensor(value))
+    return packed
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
+    """Replace an optimiser's buffers by saved ones, which must be of the same kind and fit its parameters."""
+    kind, parameters = type(optimizer).__name__, _parameters_of(optimizer)
+    for name, value in packed.items():
+        saved_kind, position, *_ = *name.split("/"), ""
+        fits = saved_kind == kind and position.isdigit() and int(position) < len(parameters)
+        shaped = type(optimizer) not in ELEMENTWISE_OPTIMIZERS or value.ndim == 0
+        if not fits or not (shaped or value.shape == parameters[int(position)].shape):
+            raise CheckpointError(
+                f"the checkpoint holds '{name}', which does not fit the optimiser {kind} of this run."
+            )
+    optimizer.state.clear()
+    for index, parameter in enumerate(parameters):
+        buffers = under(packed, f"{kind}/{index}")
+        if buffers:
+            optimizer.state[parameter] = {key: value.clone() for key, value in buffers.items()}
+
+
+def is_counter(name: str) -> bool:
+    """Whether a saved buffer is one number for all of a parameter, such as a step count."""
+    return name.endswith(("/step", "/mu_product"))
+
+
+def position_of(name: str) -> int:
+    """Which parameter a saved buffer belongs to."""
+    return int(name.split("/")[1])
+
+
+def copy(tensor: Tensor) -> Tensor:
+    """A copy without history and in plain memory order, as safetensors wants it."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _pack_one(thing: Any) -> Packed:
+    if isinstance(thing, torch.optim.Optimizer):
+        return pack_optimizer(thing)
+    return {key: copy(value) for key, value in _tensors_of(thing).items()}
+
+
+def _tensors_of(thing: Any) -> Packed:
+    if isinstance(thing, nn.Module):
+        return dict(thing.state_dict(keep_vars=True))
+    if isinstance(thing, Tensor):
+        return {"value": thing}
+    raise TypeError(f"a {type(thing).__name__} cannot be kept as state; use modules, optimisers and tensors")
+
+
+def _copy_in(what: str, current: Packed, saved: Packed) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in current.items()}
+    came = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+    if shapes != came:
+        raise CheckpointError(f"{what} has tensors {came} in the checkpoint but {shapes} in this run; it is foreign.")
+    with torch.no_grad():
+        for name, tensor in current.items():
+            tensor.copy_(saved[name])
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

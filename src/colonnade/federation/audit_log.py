@@ -1,0 +1,263 @@
+"""What a side sent and received, line by line, so that an edit, a cut or another order is found afterwards.
+
+Each line is a JSON object. ``hash`` is the SHA-256 of the line without it, and ``before`` is the ``hash`` of the line
+before, so that every line vouches for all above it. A chain alone can be written anew by whoever holds the file; a
+*seal*, the side's Ed25519 signature over the last hash, cannot. Sizes, kinds and digests are logged, values never.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from colonnade.errors import ConfigError, FolderError, printable
+from colonnade.seal.key_agreement import Identity, pack
+
+FORMAT = "colonnade/audit/1"
+FIRST_BYTES = b'{"n":1,"time":'
+START = "0" * 64  # what stands for the line before the first
+LONGEST_LINE = 128 * 1024  # bytes; more than the facts below can take, all escaped
+LONGEST_TEXT = 256
+MOST_FACTS = 16
+_write_json = json.JSONEncoder(separators=(",", ":")).encode
+_LAST_FIELD = re.compile(rb',"hash":"([0-9a-f]{64})"\}')
+_LAST_FIELD_LENGTH = len(',"hash":""}') + 64
+
+Fact = str | int | float | bool | None
+
+
+class LogSeal(NamedTuple):
+    """What a side sends to the others at the end: the hash of its last line, and its signature over it."""
+
+    head: str
+    signature: bytes
+
+
+class AuditLog:
+    """One side's log of one job; goes on where it was if the file is there already.
+
+    Every line reaches the operating system before a call returns, and the disk with the next event.
+    """
+
+    def __init__(self, path: str | Path, side: str, job: str) -> None:
+        self.path, self.side, self.job = Path(path), side, job
+        self._lock = Lock()
+        self._head, self._lines, self._size = START, 0, 0
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            lock_file(self._file, f"the audit log {self.path} is being written by another process")
+            torn = self._go_on()
+            if not self._lines:
+                self.event("opened", format=FORMAT, side=side, job=job)
+            if torn:
+                self.event(f"torn line of {torn} bytes dropped", bytes=torn)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line, which vouches for all."""
+        return self._head
+
+    def sent(self, to: str, kind: str, data: bytes | memoryview, *, round: int | None = None, **facts: Fact) -> None:
+        """Log a message before it leaves; ``kind`` is the name of its step."""
+        self._message("sent", to, kind, data, round, facts)
+
+    def received(
+        self, by: str, kind: str, data: bytes | memoryview, *, round: int | None = None, **facts: Fact
+    ) -> None:
+        """Log a message that came; ``by`` is who sent it."""
+        self._message("received", by, kind, data, round, facts)
+
+    def event(self, what: str, **facts: Fact) -> None:
+        """Log something else that happened, and wait until the disk has everything up to it."""
+        self._add({"what": "event", "event": _small("event", what)}, facts, durable=True)
+
+    def seal(self, identity: Identity) -> LogSeal:
+        """Sign all lines so far; the last thing that a side does."""
+        with self._lock:
+            head, lines = self._head, self._lines
+            signature = identity.sign(signed_bytes(self.job, self.side, lines, head))
+            facts: dict[str, Fact] = {"head": head, "signature": signature.hex(), "public": identity.public.hex()}
+            self._write({"what": "event", "event": "sealed"}, facts, durable=True)
+        return LogSeal(head, signature)
+
+    def close(self) -> None:
+        """Give the file back; what is in it stays."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+    def __enter__(self) -> AuditLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _message(
+        self, way: str, peer: str, kind: str, data: bytes | memoryview, round: int | None, facts: dict[str, Fact]
+    ) -> None:
+        entry = {
+            "what": way,
+            "peer": _small("peer", peer),
+            "kind": _small("kind", kind),
+            "round": _small("round", round),
+            "size": memoryview(data).nbytes,
+            "digest": hashlib.sha256(data).hexdigest(),  # outside the lock: the one thing here that takes time
+        }
+        self._add(entry, facts, durable=False)
+
+    def _add(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
+        if len(facts) > MOST_FACTS:
+            raise ConfigError(f"{len(facts)} facts came for one line of an audit log; give {MOST_FACTS} at most.")
+        small = {name: _small(name, value) for name, value in facts.items()}
+        with self._lock:
+            self._write(entry, small, durable=durable)
+
+    def _write(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
+        """Add one line, whole or not at all; the lock is held."""
+        if self._file < 0:
+            raise FolderError(f"the audit log {self.path} is closed already; open it anew to go on.")
+        fields = {"n": self._lines + 1, "time": _now(), **entry, **({"facts": facts} if facts else {})}
+        body = _write_json({**fields, "before": self._head}).encode()
+        own = hashlib.sha256(body).hexdigest()
+        line = left = b'%s,"hash":"%s"}\n' % (body[:-1], own.encode())
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+            if durable:
+                os.fsync(self._file)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)  # the part that had room
+            raise self._unwritable(error) from error
+        self._head, self._lines, self._size = own, self._lines + 1, self._size + len(line)
+
+    def _go_on(self) -> int:
+        """Find the last whole line; cut off what a crash left behind it, and give how many bytes that was."""
+        size = os.fstat(self._file).st_size
+        end = _end_of_last_line(self._file, size)
+        if size and not _begins_like_a_log(self._file):
+            raise self._foreign()
+        if end:
+            self._take_up(checked_line(_line_from(self._file, 0)), checked_line(_line_before(self._file, end)))
+        self._size = end
+        if size > end:
+            try:
+                os.ftruncate(self._file, end)
+            except OSError as error:
+                raise self._unwritable(error) from error
+        return size - end
+
+    def _take_up(self, first: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
+        if first is None or last is None:
+            raise self._foreign()
+        held = first.get("facts", {})
+        if (held.get("side"), held.get("job")) != (_small("side", self.side), _small("job", self.job)):
+            raise FolderError(
+                f"{self.path} is the audit log of '{held.get('side')}' in job '{held.get('job')}', not of "
+                f"'{self.side}' in '{self.job}'; choose another file."
+            )
+        self._head, self._lines = last["hash"], last["n"]
+
+    def _foreign(self) -> FolderError:
+        return FolderError(
+            f"{self.path} is no audit log, or its last line was altered; look with `colonnade audit-log verify`, and "
+            "move it away."
+        )
+
+    def _unwritable(self, error: OSError) -> FolderError:
+        return FolderError(
+            f"the audit log {self.path} cannot be written: {error.strerror}; nothing is sent without it, so make room "
+            "or choose another place, and start again."
+        )
+
+
+def signed_bytes(job: str, side: str, lines: int, head: str) -> bytes:
+    """What a seal signs: whose log it is, how long, and the hash that vouches for its lines."""
+    return pack(FORMAT, "seal", job, side, lines, head)
+
+
+def checked_line(raw: bytes) -> dict[str, Any] | None:
+    """The entry of a line, without its line end; None if it is none, or not as it was written."""
+    stated = _LAST_FIELD.fullmatch(raw[-_LAST_FIELD_LENGTH:])
+    if stated is None:
+        return None
+    if hashlib.sha256(raw[:-_LAST_FIELD_LENGTH] + b"}").hexdigest().encode() != stated[1]:
+        return None
+    try:
+        entry = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    right = isinstance(entry, dict) and type(entry.get("n")) is int and isinstance(entry.get("before"), str)
+    return entry if right and isinstance(entry.get("facts", {}), dict) else None
+
+
+def _small(name: str, value: object) -> Fact:
+    """The value if it is one that a log may hold: no container, array or bytes; a long text is cut."""
+    if isinstance(value, str):
+        return printable(value, LONGEST_TEXT)
+    if value is None or type(value) is bool:
+        return value
+    if type(value) is int and abs(value) < 2**63:
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    raise ConfigError(
+        f"{name} of an audit log's line is a {type(value).__name__} or out of range; give a short text or a number."
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def lock_file(file: int, otherwise: str) -> None:
+    """Keep a file to this process; where the system has no such locks, nobody looks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise FolderError(f"{otherwise}; end that one first.") from None
+
+
+def _begins_like_a_log(file: int) -> bool:
+    """So that nothing of a foreign file is ever cut off; after a crash a log may have half a line, or zeros."""
+    begin = os.pread(file, len(FIRST_BYTES), 0)
+    return FIRST_BYTES.startswith(begin) or not begin.strip(b"\0")
+
+
+def _end_of_last_line(file: int, size: int) -> int:
+    """How many bytes there are up to the last line end."""
+    while size:
+        start = max(0, size - LONGEST_LINE)
+        found = os.pread(file, size - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        size = start
+    return 0
+
+
+def _line_from(file: int, start: int) -> bytes:
+    return os.pread(file, LONGEST_LINE, start).partition(b"\n")[0]
+
+
+def _line_before(file: int, end: int) -> bytes:
+    start = max(0, end - LONGEST_LINE)
+    return os.pread(file, end - 1 - start, start).rpartition(b"\n")[2]

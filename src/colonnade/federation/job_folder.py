@@ -1,0 +1,136 @@
+"""One side's folder of a job: the terms it signed, its secret, the rows it found, what it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.disk.small_files import opened, read_json
+from colonnade.errors import CheckpointError, ManifestError
+from colonnade.federation.audit_log import lock_file
+from colonnade.federation.terms import first_difference
+from colonnade.store.run_folder import make_folder, write_bytes, write_text
+from colonnade.store.secret_file import secret_in
+
+ENDED = "ended.json"
+
+
+class JobFolder:
+    """Files that a side keeps by itself; all are written whole or not at all."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = make_folder(folder)
+
+    def take_terms(self, terms: dict[str, Any]) -> None:
+        """Keep the terms of this folder's job; others than those kept are refused, with the field named."""
+        known = self._read_json("terms.json")
+        if known is None:
+            write_text(self.folder / "terms.json", json.dumps(terms, indent=2), durable=True)
+            return
+        found = first_difference(known, terms, sides=("then", "now"))
+        if found:
+            raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
+
+    def keep_plan(self, plan: dict[str, Any]) -> None:
+        """Keep the plan that everybody signed."""
+        write_text(self.folder / "plan.json", json.dumps(plan))
+
+    def plan(self) -> dict[str, Any]:
+        """The plan that everybody signed."""
+        found = self._read_json("plan.json")
+        if found is None:
+            raise CheckpointError(f"{self.folder} has no plan that everybody signed; train there first.")
+        return found
+
+    def terms(self) -> dict[str, Any] | None:
+        """The terms that were kept, if some were."""
+        return self._read_json("terms.json")
+
+    @property
+    def secret(self) -> bytes:
+        """Thirty-two bytes that only this side knows, drawn once."""
+        return secret_in(self.folder)
+
+    def secret_of(self, run: int) -> bytes:
+        """What the randomness of one run of this job follows from, so that a fresh start has other weights."""
+        if run == 1:
+            return self.secret
+        return hmac.digest(self.secret, f"colonnade/run/{run}".encode(), "sha256")
+
+    def of_run(self, run: int) -> JobFolder:
+        """Where the plan, the preparation and the states of one run are; the first run's are in the folder itself."""
+        return self if run == 1 else JobFolder(self.folder / f"run-{run:03d}")
+
+    @property
+    def run(self) -> bytes:
+        """At the owner: what it calls the run in this folder, drawn once; in another folder it is another run."""
+        known = self._read_json("run.json")
+        if known is None:
+            known = {"run": os.urandom(16).hex()}
+            write_text(self.folder / "run.json", json.dumps(known), durable=True)
+        try:
+            return bytes.fromhex(known["run"])
+        except (KeyError, TypeError, ValueError):
+            raise CheckpointError(f"{self.folder / 'run.json'} is damaged; start anew in another folder.") from None
+
+    def end(self, **facts: Any) -> None:
+        """Note that the job is at its end: it is not served again."""
+        write_text(self.folder / ENDED, json.dumps(facts), durable=True)
+
+    @property
+    def ended(self) -> dict[str, Any] | None:
+        """What was noted at the end of the job; None before it."""
+        return self._read_json(ENDED)
+
+    def keep_rows(self, rows: np.ndarray, facts: dict[str, Any]) -> None:
+        """Keep which rows are common, in the common order: this side's own row numbers."""
+        raw = rows.astype("<i8").tobytes()
+        write_bytes(self.folder / "rows.bin", raw, durable=True)
+        kept = {**facts, "rows": hashlib.sha256(raw).hexdigest()}
+        write_text(self.folder / "alignment.json", json.dumps(kept), durable=True)  # last: it says that both are there
+
+    def rows(self, files: str) -> tuple[np.ndarray, dict[str, Any]] | None:
+        """The rows that were kept for files of this digest, and the facts beside them."""
+        facts = self._read_json("alignment.json")
+        if facts is None:
+            return None
+        if facts.get("files") != files:
+            raise ManifestError("the files changed since their rows were aligned; bring those back, or start anew.")
+        try:
+            with opened(self.folder / "rows.bin") as file:
+                raw = file.read()
+        except OSError:
+            raw = b""  # no rows at all have another hash than those that were kept
+        if hashlib.sha256(raw).hexdigest() != facts.get("rows"):
+            raise CheckpointError(
+                f"{self.folder / 'rows.bin'} is not as it was kept: its rows may be others, or in another order; start "
+                "anew in another folder."
+            )
+        return np.frombuffer(raw, "<i8").astype(np.int64), facts
+
+    def _read_json(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = read_json(self.folder / name)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            found = None
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.")
+        return found
+
+
+@contextmanager
+def only_process_in(folder: Path) -> Iterator[None]:
+    """Refuse a second process in a party's folder: it would take the first one's place, and so end the job."""
+    with (make_folder(folder) / ".lock").open("ab") as file:
+        lock_file(file.fileno(), f"another process is at work in {folder}")
+        yield

@@ -1,0 +1,130 @@
+"""What follows from the terms and the plan of a job alone, the same at every side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade import models, seal
+from colonnade.core import optim
+from colonnade.core.method import make_method
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table
+from colonnade.core.task import TASKS
+from colonnade.errors import ManifestError
+from colonnade.federation.terms import digest, job_id, keys_in
+from colonnade.jobs.table_sections import PartySection
+from colonnade.runtime.remote.party_server import PartySpec
+from colonnade.runtime.schema import Schema
+from colonnade.seal.key_agreement import Identity
+from colonnade.store.preparation_files import read_preparations
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.prepare.preparation import Preparation
+from colonnade.tables.prepare.prepare_tables import parts, prepare_alone
+from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.reading import read
+from colonnade.wire.ledger import OWNER
+
+_PREPARED = {"numbers": "standard", "categories": "one-hot", "most": None, "rarest": 1}
+
+
+def session_of(job: bytes, owner: bytes, party: bytes, visit: int) -> bytes:
+    """The name of a session: of this job, between these very processes, for the so manieth time."""
+    return digest({"job": job.hex(), "owner": owner.hex(), "party": party.hex(), "visit": visit})[:16]
+
+
+def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
+    """A side's own files."""
+    own = asdict(party)
+    files = own.pop("files")
+    given = {key: value for key, value in own.items() if value is not None}
+    paths = [str(beside / one) for one in ([files] if isinstance(files, str) else files)]
+    return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
+
+
+def new_sheet(party: PartySection, files: Sequence[str], beside: Path, normalise: Any) -> Sheet:
+    """New files of a side; what their columns are is known from training."""
+    plain = replace(party, files=list(files), label=None, numbers=None, categories=None, leave_out=None)
+    return sheet_of(plain, beside, normalise)
+
+
+def preparation_in(folder: Path, name: str) -> Preparation:
+    """How a side prepared its columns for training."""
+    found = read_preparations(folder)
+    if name not in found:
+        raise ManifestError(f"'{name}' has kept no preparation in {folder}; it did not train this model here.")
+    return found[name]
+
+
+def stand_in(plan: Mapping[str, Any], name: str) -> Table:
+    """A party's training table as the plan has it, in which nothing true stands."""
+    _, rows, shape = next(one for one in plan["tables"] if one[0] == name)
+    return Table(np.arange(rows), torch.zeros(1, *shape).expand(rows, *shape), name=name)
+
+
+def align_names(terms: Mapping[str, Any]) -> list[str]:
+    """The sides of an alignment, the owner first."""
+    return [one["name"] for one in terms["parties"]]
+
+
+def align_terms(terms: Mapping[str, Any]) -> AlignTerms:
+    """The terms of the alignment."""
+    how, (_, *others) = terms["align"], align_names(terms)
+    seed = int(terms["train"].get("seed", 0))
+    return AlignTerms(how.get("mode") or "psi", (OWNER, *others), seed, how.get("minimum") or 1, how.get("maximum"))
+
+
+def prepared(
+    sheet: Sheet, rows: np.ndarray, terms: Mapping[str, Any], labels: str | None = None
+) -> tuple[Table, Table]:
+    """A side's tables, to train on and to test on; the latter has one row if there are none."""
+    how = {key: value for key, value in terms["prepare"].items() if value is not None and key != "test"}
+    train, held = _cut(rows, terms)
+    return prepare_alone(sheet, rows, train, held, None, labels, **{**_PREPARED, **how})
+
+
+def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:
+    """How many rows are held out to test on."""
+    return len(_cut(rows, terms)[1])
+
+
+def seat_of(
+    terms: Mapping[str, Any], plan: Mapping[str, Any], name: str, identity: Identity, train: Table, test: Table
+) -> PartySpec:
+    """A party's seat as terms and plan describe it."""
+    options, names = dict(terms["method"]), [one[0] for one in plan["tables"] if one[2]]
+    member = names.index(name)
+    method = make_method(options.pop("name"), **options)
+    return PartySpec(
+        member=member,
+        names=tuple(names),
+        blinded=tuple(one for one in names if one != terms["owner"]),
+        table=train,
+        method=method,
+        model=_builder(models.make_model, plan["model"][member], models.default_model),
+        optimizer=_builder(optim.make_optimizer, plan["optimizer"][member]),
+        task=TASKS[plan["settings"]["task"]](plan["outputs"]),
+        settings=Settings(**plan["settings"]),
+        seals=seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]]),
+        schema=Schema.from_json(plan["schema"]),
+        identity=identity,
+        keys={one: key for one, key in keys_in(terms).items() if one != terms["owner"]},
+        job=job_id(terms),
+        tables={"test": test} if plan["test"] else {},
+    )
+
+
+def _cut(rows: np.ndarray, terms: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    test = terms["prepare"].get("test")
+    return parts(len(rows), 0.2 if test is None else test, int(terms["train"].get("seed", 0)))
+
+
+def _builder(make: Callable[..., Any], entry: dict[str, Any], default: Any = None) -> Any:
+    options = dict(entry)
+    kind = options.pop("kind")
+    return default if kind == "default" else make(kind, **options)

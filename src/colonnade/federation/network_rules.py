@@ -1,0 +1,145 @@
+"""What a party's own network may be: what it sends of a row must not give its columns away.
+
+A network without a hidden layer is one matrix and a bend. Whoever gets as many numbers of a row as the party has
+columns has a linear system for the columns; a few known rows give the matrix. A narrow network gives no fewer: rounds
+can be repeated, and every evaluation is about the same rows under other weights. Under Blind the system is that of the
+sum, for all parties at once. So such a network is refused unless the operator says ``layers = 0``. The same holds for
+methods in which the columns pass no network at all: ``apfed`` with its reconstruction loss sends what is linear in
+them.
+
+Hidden layers are counted in the network itself, as it would be built, not by its name: linear layers, and convolutions
+that look at more than one pixel; the last one makes the embedding. Tables of embedded codes are none, since a code can
+be looked up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from colonnade.core.method import Method
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.table import Table
+from colonnade.errors import ColonnadeError, ManifestError
+from colonnade.federation.job_papers import AllowSection
+from colonnade.models import ModelBuilder
+from colonnade.runtime.schema import ROWS
+from colonnade.wire.ledger import OWNER
+
+MOST_NUMBERS = 10**8  # of one party's networks together; with an optimiser's moments 1.2 GB
+
+
+class Sketch:
+    """Builds a party's networks without their numbers, and remembers those that read its rows."""
+
+    leaders: Sequence[str] = (OWNER,)
+
+    def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int) -> None:
+        self.model, self.shape, self.party = model, shape, party
+        self.reading: list[nn.Module] = []
+
+    def __call__(self, width: int) -> nn.Module:
+        """The network from the party's rows to this width."""
+        self.reading.append(self.model(self.shape, width))
+        return self.reading[-1]
+
+    def decision(self, embedding: int, classes: int) -> nn.Module | None:
+        """The layers above the embedding that the builder brings."""
+        make = getattr(self.model, "decision", None)
+        return None if make is None else make(embedding, classes)
+
+    def decoder(self, embedding: int) -> nn.Module | None:
+        """The network back to the rows that the builder brings."""
+        make = getattr(self.model, "decoder", None)
+        return None if make is None else make(self.shape, embedding)
+
+    @property
+    def hidden_layers(self) -> int:
+        """Between the columns and what is sent; none if the columns pass no network."""
+        return min((max(0, _layers(net) - 1) for net in self.reading), default=0)
+
+
+def sketch(
+    method: Method,
+    model: ModelBuilder,
+    optimizer: OptimizerBuilder,
+    own: Table,
+    member: int,
+    outputs: int,
+) -> Sketch:
+    """A party's networks as they would be, if they are not too large for it."""
+    made = Sketch(model, own.shape, member)
+    before = torch.get_rng_state()
+    try:
+        with torch.device("meta"):
+            parts = method.party_parts(made, optimizer, outputs)
+    except ColonnadeError:
+        raise
+    except Exception as error:
+        raise ManifestError(
+            f"the plan has a network for '{own.name}' that cannot be built ({type(error).__name__}); change [model]."
+        ) from None
+    finally:
+        torch.set_rng_state(before)
+    numbers = sum(tensor.numel() for part in parts.values() for tensor in (*part.net.parameters(), *part.net.buffers()))
+    if numbers > MOST_NUMBERS:
+        raise ManifestError(
+            f"the plan has networks of {numbers:,} numbers for '{own.name}', and {MOST_NUMBERS:,} is the most; give "
+            "smaller widths."
+        )
+    return made
+
+
+def check_kind(entry: Mapping[str, Any], kind: str, name: str, allow: AllowSection) -> None:
+    """Refuse a kind of network that is not allowed."""
+    if allow.networks is not None and kind not in allow.networks:
+        raise ManifestError(
+            f"the plan has the network '{kind}' for '{name}', which allows {', '.join(allow.networks)}; change [model] "
+            "of the job, or networks in [allow]."
+        )
+
+
+def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: AllowSection) -> None:
+    """Refuse a network from whose messages the columns follow, or one beyond what the operator allows."""
+    name, layers, width = own.name, made.hidden_layers, sent_of_a_row(plan["schema"], own.name)
+    if allow.width is not None and width > allow.width:
+        raise ManifestError(
+            f"the plan lets '{name}' send {width} numbers of a row in a round, and it allows {allow.width}; make the "
+            "embedding narrower, or raise width in [allow]."
+        )
+    if layers < (allow.layers or 0):
+        raise ManifestError(
+            f"the plan has a network with {layers} hidden layers for '{name}', and it allows {allow.layers} at least; "
+            "change [model] of the job, or layers in [allow]."
+        )
+    if allow.layers is None and width and not layers:
+        raise ManifestError(
+            f"'{name}' would send {width} numbers of each row in a round that pass no hidden layer, and has "
+            f"{columns_of(own)} columns: they follow from as many by a linear system, and an owner may ask as often as "
+            "it likes; ask for a network with hidden layers (and of apfed for another loss), or write layers = 0 in "
+            "[allow]."
+        )
+
+
+def sent_of_a_row(schema: Mapping[str, Any], name: str) -> int:
+    """How many numbers of one row a party sends in a round, all steps together."""
+    found = 0
+    for key, form in schema.items():
+        if key.startswith(f"{name}/up/"):
+            shapes = [shape for _, shape in form.values() if ROWS in shape]
+            found += sum(math.prod(one for one in shape if one > 0) for shape in shapes)
+    return found
+
+
+def columns_of(own: Table) -> int:
+    """How many columns there are to tell: those of the file, where one may have become several inputs."""
+    return min(math.prod(own.shape), len(own.source_names) or math.prod(own.shape))
+
+
+def _layers(net: nn.Module) -> int:
+    wide = [one for one in net.modules() if isinstance(one, nn.Conv2d) and max(one.kernel_size) > 1]
+    return len(wide) + sum(isinstance(one, nn.Linear) for one in net.modules())

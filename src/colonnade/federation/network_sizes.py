@@ -1,0 +1,53 @@
+"""How large the networks are that follow from what parties claim of their rows, before anything is built of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from colonnade.core.method import Method
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.table import Table
+from colonnade.errors import ConfigError
+from colonnade.models import ModelBuilder
+from colonnade.runtime.build import Build
+
+MOST_PARAMETERS = 5 * 10**7  # of one party: with gradients and an optimiser's memory 800 MB
+
+
+class _Outline(Build):
+    """Networks that are not tried: without memory there is nothing to try them with."""
+
+    def __call__(self, width: int) -> nn.Module:
+        return self._made(lambda: self.model(self.shape, width), "model=", f"the row shape {self.shape}")
+
+    def decision(self, embedding: int, classes: int) -> nn.Module | None:
+        make = getattr(self.model, "decision", None)
+        return None if make is None else self._made(lambda: make(embedding, classes), "decision of model=", "widths")
+
+    def decoder(self, embedding: int) -> nn.Module | None:
+        make = getattr(self.model, "decoder", None)
+        return None if make is None else self._made(lambda: make(self.shape, embedding), "decoder of model=", "widths")
+
+
+def check_networks(
+    tables: Sequence[Table],
+    method: Method,
+    models: Sequence[ModelBuilder],
+    optimizers: Sequence[OptimizerBuilder],
+    outputs: int,
+) -> None:
+    """Refuse a federation in which a party's networks would not fit; no memory is taken to find out."""
+    holders = [table for table in tables if table.columns is not None]
+    for member, (table, model, optimizer) in enumerate(zip(holders, models, optimizers, strict=True)):
+        with torch.device("meta"):
+            parts = method.party_parts(_Outline(model, table, member), optimizer, outputs)
+        count = sum(one.numel() for part in parts.values() for one in part.net.parameters())
+        if count > MOST_PARAMETERS:
+            raise ConfigError(
+                f"the networks of '{table.name}' would have {count:,} parameters for its rows of shape "
+                f"{tuple(table.shape)}, and {MOST_PARAMETERS:,} are the most; let it bring fewer columns, or choose a "
+                "smaller model."
+            )

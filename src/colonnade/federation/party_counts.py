@@ -1,0 +1,136 @@
+"""What a party counts by itself, in its own folder and on the disk before anything leaves that it is the price of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.disk.small_files import opened, read_json
+from colonnade.errors import CheckpointError, ManifestError, PrivacyError
+from colonnade.federation.terms import job_id
+from colonnade.store.run_folder import make_folder, write_bytes, write_text
+
+
+class Runs:
+    """How often a party let a job begin: another job is one more run, and so is the same job begun afresh.
+
+    The owner names a run by a number that it drew and keeps in its folder. Whoever leads a job with another number
+    has not the folder that the run is in, so it begins anew.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = make_folder(folder) / "runs.json"
+
+    def allow(self, terms: Mapping[str, Any], run: bytes, most: int, name: str) -> int:
+        """Count a run that is new, and refuse it if it is one too many; which run of its job it is, from 1."""
+        signed: list[str] = _counted(self.place, list, [])
+        job = job_id(terms).hex()
+        this = f"{job}:{run.hex()}"
+        if this not in signed:
+            if len(signed) >= most:
+                raise ManifestError(
+                    f"'{name}' has let {len(signed)} runs begin and allows {most}; raise runs in [allow], or go on in "
+                    "the owner's folder of a run that was begun."
+                )
+            signed = [*signed, this]
+            write_text(self.place, json.dumps(signed), durable=True)
+        return _number(signed, job, this)
+
+    def number(self, job: str, run: bytes) -> int | None:
+        """Which run of a job it is, from 1; None if it was never begun."""
+        signed: list[str] = _counted(self.place, list, [])
+        this = f"{job}:{run.hex()}"
+        return _number(signed, job, this) if this in signed else None
+
+
+class Alignments:
+    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / "alignments.json"
+
+    def allow(self, most: int, name: str) -> None:
+        """Count one more; refuse it if it is one too many."""
+        begun: int = _counted(self.place, int, 0)
+        if begun >= most:
+            raise PrivacyError(
+                f"'{name}' has compared its ids {begun} times in this job and allows {most}, since each time tells of "
+                "more ids; raise alignments in [allow]."
+            )
+        write_text(self.place, json.dumps(begun + 1), durable=True)
+
+
+class OpenRows:
+    """The rows that a job was opened for: another alignment may not bring the owner to more of them.
+
+    A run keeps its rows in their order, since its rounds are about places in that order. Another run of the same job
+    has the rows of the first or some of those.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.rows, self.runs = folder / "open_rows.bin", folder / "open_rows.json"
+
+    def check(self, rows: np.ndarray, run: int, name: str) -> None:
+        """Refuse rows that this run does not have, or that no run of this job had."""
+        digests: dict[str, str] = _counted(self.runs, dict, {})
+        if digests.get(str(run), _digest(rows)) != _digest(rows):
+            raise ManifestError(
+                f"the alignment gave '{name}' other rows than this run has, or another order; a run keeps its rows: "
+                "bring back the files that were aligned, or begin another job."
+            )
+        if digests and not np.isin(rows, self._first(digests)).all():
+            raise ManifestError(
+                f"the alignment brought rows of '{name}' that this job was not opened for; a job keeps its rows: bring "
+                "back the files that were aligned first, or begin another job."
+            )
+
+    def open(self, rows: np.ndarray, run: int, name: str) -> None:
+        """Note that a run has these rows, before it is served from them."""
+        self.check(rows, run, name)
+        digests: dict[str, str] = _counted(self.runs, dict, {})
+        if str(run) in digests:
+            return
+        if not digests:
+            write_bytes(self.rows, _raw(rows), durable=True)
+        first = digests.get("first", _digest(rows))
+        write_text(self.runs, json.dumps({**digests, "first": first, str(run): _digest(rows)}), durable=True)
+
+    def _first(self, digests: Mapping[str, str]) -> np.ndarray:
+        try:
+            with opened(self.rows) as file:
+                raw = file.read()
+        except OSError:
+            raw = b""
+        if hashlib.sha256(raw).hexdigest() != digests.get("first"):
+            raise CheckpointError(f"{self.rows} is not as it was written; bring it back, or use a new folder.")
+        return np.frombuffer(raw, "<i8")
+
+
+def _number(signed: list[str], job: str, this: str) -> int:
+    return 1 + [one for one in signed if one.startswith(f"{job}:")].index(this)
+
+
+def _raw(rows: np.ndarray) -> bytes:
+    return rows.astype("<i8").tobytes()
+
+
+def _digest(rows: np.ndarray) -> str:
+    return hashlib.sha256(_raw(rows)).hexdigest()
+
+
+def _counted(place: Path, kind: type, nothing: Any) -> Any:
+    """What a party has counted; if that cannot be read it is not taken for nothing."""
+    try:
+        found = read_json(place)
+    except FileNotFoundError:
+        return nothing
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, kind):
+        raise CheckpointError(f"{place} is damaged, and with it what was counted; bring it back, or use a new folder.")
+    return found

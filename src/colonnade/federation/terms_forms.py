@@ -1,0 +1,298 @@
+"""What terms and plans look like, field by field: kinds, ranges, lengths. Nothing that came is used before it fits.
+
+A form is a function of a value and of its place; it raises :class:`MessageError` with the place in it. The options of
+methods, networks, optimisers and seals are those of their classes, so that they are told once.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from colonnade import models
+from colonnade.core import optim
+from colonnade.core.method import methods
+from colonnade.core.settings import Settings
+from colonnade.errors import MessageError, printable
+from colonnade.federation.job_papers import LABELS
+from colonnade.jobs.job_file import TrainSection
+from colonnade.jobs.table_sections import AlignSection, PrepareSection
+from colonnade.seal import SEALS
+
+Form = Callable[[Any, str], None]
+
+MOST_SIDES = 1000
+MOST = 10**7  # numbers in a row, rows of a table, or outputs: more is not believed
+_COUNT = 10**9  # rounds, rows of a batch, ids, seconds
+_OPTION = 10**6  # a width, a depth, a number of steps
+_FLOAT = 1e12
+_DEEP = 6  # lists in lists of what has no form of its own
+
+
+def check_terms_form(came: Mapping[str, Any]) -> None:
+    """Refuse terms that are not whole, or hold what does not belong there; the field is named."""
+    _terms()(came, "terms")
+
+
+def check_plan_form(came: Mapping[str, Any]) -> None:
+    """The same for a plan."""
+    _plan()(came, "plan")
+
+
+def _wrong(where: str, came: Any, due: str) -> MessageError:
+    paper, _, field = where.partition(".")
+    shown = printable(repr(came) if isinstance(came, str | int | float | None) else type(came).__name__, 40)
+    return MessageError(f"the {paper} came with {printable(field, 80) or 'itself'} {shown}; {due} was expected.")
+
+
+# Plain values
+
+
+def _whole(least: int, most: int) -> Form:
+    def check(came: Any, where: str) -> None:
+        if type(came) is not int or not least <= came <= most:
+            raise _wrong(where, came, f"a whole number from {least} to {most}")
+
+    return check
+
+
+def _number(came: Any, where: str) -> None:
+    if type(came) not in (int, float) or not abs(came) <= _FLOAT:
+        raise _wrong(where, came, f"a number of at most {_FLOAT:g}")
+
+
+def _flag(came: Any, where: str) -> None:
+    if not isinstance(came, bool):
+        raise _wrong(where, came, "true or false")
+
+
+def _none(came: Any, where: str) -> None:
+    if came is not None:
+        raise _wrong(where, came, "nothing")
+
+
+def _text(most: int) -> Form:
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, str) or len(came) > most or not came.isprintable():
+            raise _wrong(where, came, f"a printable text of at most {most} characters")
+
+    return check
+
+
+def _name(came: Any, where: str) -> None:
+    """Of a side or a job: it stands in logs and beside other words, and must not lead out of a folder."""
+    _text(100)(came, where)
+    if not came.strip() or came.startswith(".") or re.search(r"[/\\]", came):
+        raise _wrong(where, came, "a name without slashes that does not begin with a dot")
+
+
+def _hex(length: int) -> Form:
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, str) or not re.fullmatch(f"[0-9a-f]{{{length}}}", came):
+            raise _wrong(where, came, f"{length} digits of hexadecimal")
+
+    return check
+
+
+def _key(came: Any, where: str) -> None:
+    _text(64)(came, where)
+    try:
+        raw = base64.b64decode(came, validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise _wrong(where, came, "a public key of 32 bytes in base64")
+
+
+def _one_of(*known: str) -> Form:
+    def check(came: Any, where: str) -> None:
+        if came not in known or not isinstance(came, str):
+            raise _wrong(where, came, f"one of {', '.join(known)}")
+
+    return check
+
+
+# Values made of others
+
+
+def _either(*forms: Form) -> Form:
+    def check(came: Any, where: str) -> None:
+        for form in forms[:-1]:
+            try:
+                return form(came, where)
+            except MessageError:
+                continue
+        forms[-1](came, where)
+        return None
+
+    return check
+
+
+def _listed(form: Form, most: int, least: int = 0) -> Form:
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, list) or not least <= len(came) <= most:
+            raise _wrong(where, came, f"a list of {least} to {most} entries")
+        for number, one in enumerate(came):
+            form(one, f"{where}.{number}")
+
+    return check
+
+
+def _row(*forms: Form) -> Form:
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, list) or len(came) != len(forms):
+            raise _wrong(where, came, f"a list of {len(forms)} entries")
+        for number, (one, form) in enumerate(zip(came, forms, strict=True)):
+            form(one, f"{where}.{number}")
+
+    return check
+
+
+def _mapped(form: Form, most: int) -> Form:
+    """Any names, all with values of one form."""
+
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, dict) or len(came) > most:
+            raise _wrong(where, came, f"at most {most} entries with names")
+        for name, one in came.items():
+            _text(300)(name, where)
+            form(one, f"{where}.{name}")
+
+    return check
+
+
+def _record(needed: Mapping[str, Form], optional: Mapping[str, Form] | None = None) -> Form:
+    known = {**needed, **(optional or {})}
+
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, dict):
+            raise _wrong(where, came, f"a section with {', '.join(needed) or 'names'}")
+        for name in needed:
+            if name not in came:
+                raise MessageError(f"the {where.partition('.')[0]} came without {where.partition('.')[2]} {name}.")
+        for name, value in came.items():
+            if name not in known:
+                raise _wrong(f"{where}.{name}", value, "no such field")
+            known[name](value, f"{where}.{name}")
+
+    return check
+
+
+def _anything(came: Any, where: str, deep: int = _DEEP) -> None:
+    """Plain data of which nothing more is known: options of somebody's own method."""
+    if isinstance(came, list | dict) and deep:
+        _listed(lambda one, at: _anything(one, at, deep - 1), 1000)(
+            list(came.values()) if isinstance(came, dict) else came, where
+        )
+    else:
+        _either(_text(1000), _flag, _number, _none)(came, where)
+
+
+# Options of classes
+
+
+def _of_hint(hint: Any, most: int = _OPTION) -> Form:
+    members = typing.get_args(hint)
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return _either(*(_of_hint(one, most) for one in sorted(members, key=lambda one: one is types.NoneType)))
+    if typing.get_origin(hint) in (list, tuple):
+        return _listed(_of_hint(members[0], most), 1000)
+    plain: dict[Any, Form] = {
+        int: _whole(0, most),
+        float: _number,
+        str: _text(100),
+        bool: _flag,
+        types.NoneType: _none,
+    }
+    return plain.get(hint, _anything)
+
+
+@cache
+def _options(kind: Any, most: int = _OPTION) -> dict[str, Form]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: _of_hint(hints[field.name], most) for field in fields(kind)}
+
+
+def _named(what: str, kinds: Mapping[str, Any]) -> Form:
+    """One of these classes by its name under ``what``, and options of it."""
+
+    def check(came: Any, where: str) -> None:
+        if not isinstance(came, dict):
+            raise _wrong(where, came, f"a section with {what}")
+        _one_of(*kinds)(came.get(what), f"{where}.{what}")
+        chosen = kinds[came[what]]
+        _record({what: _text(100)}, {} if chosen is None else _options(chosen))(came, where)
+
+    return check
+
+
+@cache
+def _how() -> dict[str, Form]:
+    """Settings of a run by name."""
+    given = {**_options(TrainSection, _COUNT), **_options(Settings, _COUNT)}
+    weights = _either(_text(20), _none, _listed(_number, MOST_SIDES))
+    known = {**given, "seed": _whole(0, 2**63 - 1), "weights": weights, "cluster": _none}
+    known["threads"] = _either(_none, _whole(1, 1024))
+    return {name: form for name, form in known.items() if name != "folder"}
+
+
+def _networks() -> Form:
+    return _named("kind", {**models.KINDS, "default": None})
+
+
+def _terms() -> Form:
+    several = _networks(), _named("kind", optim.KINDS)
+    network, optimizer = (_either(_listed(one, MOST_SIDES), _none, one) for one in several)
+    count = _either(_none, _whole(1, _COUNT))
+    return _record(
+        {
+            "protocol": _text(100),
+            "colonnade": _text(100),
+            "job": _name,
+            "owner": _name,
+            "parties": _listed(_record({"name": _name, "key": _key}), MOST_SIDES, least=2),
+            "method": _named("name", methods()),
+            "train": _record({}, _how() | {"method": _text(100)}),
+            "model": network,
+            "optimizer": optimizer,
+            "seals": _listed(_named("kind", SEALS), len(SEALS)),
+            "labels": _one_of(*LABELS),
+            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count}),
+            "prepare": _record({}, _options(PrepareSection, _COUNT)),
+            "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
+            "learns": _listed(_text(10**5), 50),
+        },
+        {"predict": _record({"of": _hex(64), "number": _text(100)})},
+    )
+
+
+def _plan() -> Form:
+    values = _row(_text(20), _listed(_whole(-2, _COUNT), 8))
+    count = _whole(0, _COUNT)
+    return _record(
+        {
+            "terms": _hex(64),
+            "tables": _listed(_row(_name, _whole(1, _COUNT), _shape), MOST_SIDES, least=2),
+            "settings": _record({field.name: _how()[field.name] for field in fields(Settings)}),
+            "model": _listed(_networks(), MOST_SIDES),
+            "optimizer": _listed(_named("kind", optim.KINDS), MOST_SIDES),
+            "outputs": _whole(1, MOST),
+            "test": count,
+            "schema": _mapped(_mapped(values, 32), 100 * MOST_SIDES),
+        },
+        {"predict": count},
+    )
+
+
+def _shape(came: Any, where: str) -> None:
+    """Of a row; that of an owner without columns is empty."""
+    _listed(_whole(1, MOST), 4)(came, where)
+    if math.prod(came) > MOST:
+        raise _wrong(where, math.prod(came), f"at most {MOST} numbers in a row")

@@ -1,0 +1,1 @@
+"""Jobs: a run written down in TOML, and doing what it says."""

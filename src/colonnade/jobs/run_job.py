@@ -1,0 +1,183 @@
+"""Doing what a job says: gather its tables, select, train, sweep, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from colonnade import models, seal
+from colonnade.core import optim
+from colonnade.core.settings import complete
+from colonnade.core.table import Table, parties_of
+from colonnade.data import load
+from colonnade.errors import CheckpointError, ConfigError
+from colonnade.jobs.job_file import Builders, Job, SelectSection
+from colonnade.jobs.table_sections import Files, Progress
+from colonnade.report import read_summary
+from colonnade.run.plan import Plan, plan, start
+from colonnade.run.train import resume
+from colonnade.run.training import Run
+from colonnade.selection.choice import Selection
+from colonnade.store.run_folder import check_vacant
+from colonnade.study.select_parties import keep, select
+from colonnade.study.sweep import Sweep, sweep
+from colonnade.tables.align.align_sheets import Alignment
+from colonnade.tables.sheets import Sheet
+
+OnRound = Callable[[Run], None]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A job's tables, to train on and to test on; of files, also what was read and how it was aligned."""
+
+    train: list[Table]
+    test: list[Table]
+    sheets: Sequence[Sheet] = ()
+    alignment: Alignment | None = None
+
+    @property
+    def tested(self) -> list[Table] | None:
+        """The rows to test on, if there are some."""
+        return self.test or None
+
+    @property
+    def notes(self) -> list[str]:
+        """What each party's preparation left out; for those who hold the files."""
+        each = ((table.name, table.preparation) for table in self.train)
+        return [f"{name}: {note}" for name, preparation in each if preparation for note in preparation.notes]
+
+
+def gather(job: Job, on_progress: Progress | None = None, description: dict[str, Any] | None = None) -> Gathered:
+    """Load the data set, or read, align and prepare everybody's files: the same as those of a described run."""
+    if not isinstance(job.data, Files):
+        how = asdict(job.data)
+        return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
+    sheets = job.data.read()
+    if description is not None:
+        job.data.check_unchanged(description, sheets)
+    alignment = job.data.aligned(sheets, job.train.seed, on_progress)
+    origin = job.data.origin(sheets, alignment)
+    both = job.data.prepared(sheets, alignment, job.train.seed, job.train.task)
+    train, test = ([replace(table, origin=origin) for table in tables] for tables in both)
+    return Gathered(train, test, sheets, alignment)
+
+
+def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
+    """Select parties as the job's [select] says; its Blind, if it has one, blinds the selection too."""
+    how = {key: value for key, value in asdict(job.select or SelectSection()).items() if value is not None}
+    if how.get("by") == "heads":
+        raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
+    blind = [one for one in job.seals if isinstance(one, seal.Blind)]
+    return select((gathered or gather(job)).train, **{"seed": job.train.seed, **how}, seal=blind)
+
+
+def train_job(
+    job: Job,
+    folder: str | Path | None = None,
+    on_round: OnRound | None = None,
+    selection: Selection | None = None,
+    gathered: Gathered | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> Run:
+    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects.
+
+    ``secrets`` are those of sides that did the job apart, to do the same in this process.
+    """
+    found = gathered or gather(job)
+    rows, test = found.train, found.tested
+    if job.select is not None:
+        chosen = selection or select_job(job, found)
+        rows, test = chosen.tables, test and keep(test, chosen)
+    place = folder or job.train.folder
+    if place is not None:
+        check_vacant(Path(place))
+    run = start(plan_of(job, rows), rows, place, secrets=secrets)
+    if found.alignment is not None:
+        run.ledger.add(found.alignment.ledger)
+    return run.fit(test, on_round)
+
+
+def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
+    """What a job says of a run on these tables; ``other`` options stand above the job's."""
+    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
+    return plan(rows, job.method, seal=job.seals, **given)
+
+
+def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
+    """Train a job once for every combination of some values, as :func:`colonnade.sweep` does."""
+    if job.select is not None:
+        raise ConfigError("the job has a [select] section, and a sweep trains with all parties; remove it.")
+    data = (
+        gather(job).train
+        if isinstance(job.data, Files)
+        else {key: value for key, value in asdict(job.data).items() if value is not None}
+    )
+    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given}
+    given = {key: value for key, value in options.items() if value is not None}
+    return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
+
+
+def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
+    """Go on with a job where its run folder left off; more epochs than before prolong the run."""
+    description = read_summary(folder)["description"]
+    found = gathered or gather(job, description=description)
+    rows, test = (_kept_as(description, tables) for tables in (found.train, found.test))
+    for what, was, said in _differences(job, rows, description):
+        raise CheckpointError(
+            f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
+        )
+    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round, runtime=job.cluster)
+
+
+def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
+    """The parties that the run in a folder was trained with, if they were selected."""
+    names = (description["data"] or {}).get("keep")
+    return tables if names is None or not tables else keep(tables, names)
+
+
+def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    holders = parties_of(rows)
+    parties, usual = len(holders), [models.default_for(table.cardinalities) for table in holders]
+    pairs = [
+        *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
+        *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
+        *_pairs(complete(was["settings"]), job.train.given, ""),
+        ("model", was["model"], _described(models, job.model or usual, parties)),
+        *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
+        ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
+        ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
+    ]
+    return [(what, before, now) for what, before, now in pairs if before != now]
+
+
+def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
+    return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    """Nested facts one by one, so that only those that differ are shown; sections with a name go by it."""
+    found: dict[str, Any] = {}
+    for key, value in facts.items():
+        named = isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value)
+        inner = {one["name"]: one for one in value} if named else value
+        found |= (
+            {f"{key} {part}": one for part, one in _flat(inner).items()} if isinstance(inner, dict) else {key: value}
+        )
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"{entry['kind']} {entry.get('ways', '')}".strip(): entry for entry in seals}
+
+
+def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
+    each = builders if isinstance(builders, list) else [builders] * parties
+    plain = [module.describe(builder) for builder in each]
+    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # as JSON has it

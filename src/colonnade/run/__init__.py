@@ -1,0 +1,1 @@
+"""One run: its plan, its model, the training loop, who is absent, how it is resumed."""

@@ -1,0 +1,91 @@
+"""Runtimes of one organisation in which every party is apart: behind letters here, or in processes of a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from colonnade.core.method import Method
+from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table, parties_of
+from colonnade.errors import ConfigError
+from colonnade.models import ModelBuilder
+from colonnade.run.rehearsal import rehearse_tables
+from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.remote.party_server import PartyServer, PartySpec
+from colonnade.runtime.remote.ray_transport import RayTransport
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.runtime.remote.transport import DirectTransport, Transport
+from colonnade.seal.key_agreement import Identity
+from colonnade.store.run_folder import make_folder
+from colonnade.store.secret_file import fresh_secret, secret_in
+from colonnade.store.state_folder import StateFolder
+from colonnade.wire.ledger import OWNER
+
+Connect = Callable[[Sequence[PartySpec]], Transport]
+
+
+def make_party(seat: PartySpec) -> PartyServer:
+    """A party with its states in its seat's folder, or in memory; where it runs it draws its secret, if it has one."""
+    if has_secrets(seat.settings):
+        seat = replace(seat, secret=_secret(seat.folder))
+    return PartyServer(seat, None if seat.folder is None else StateFolder(seat.folder))
+
+
+def has_secrets(settings: Settings) -> bool:
+    """Whether every side was asked to draw from a secret of its own."""
+    return bool((settings.cluster or {}).get("secrets"))
+
+
+def _secret(folder: Path | None) -> bytes:
+    """A secret that outlives this process if states do."""
+    return fresh_secret() if folder is None else secret_in(make_folder(folder))
+
+
+def far_for(
+    tables: Sequence[Table],
+    method: Method,
+    settings: Settings,
+    models: Sequence[ModelBuilder],
+    optimizers: Sequence[OptimizerBuilder],
+    folder: Path | None,
+) -> RemoteSetup | None:
+    """How the parties of this runtime are reached; None if they are in this process and without letters."""
+    if settings.runtime == "federation":
+        raise ConfigError("runtime='federation' is started by colonnade owner JOB.toml and colonnade party PARTY.toml.")
+    if settings.runtime not in _CONNECT:
+        return None
+    owner_is_first = tables[0].columns is not None
+    others = [table.name for table in parties_of(tables)[owner_is_first:]]
+    identities = {name: Identity.new() for name in others}
+    return RemoteSetup(
+        connect=_CONNECT[settings.runtime],
+        schema=rehearse_tables(tables, method, settings, models, optimizers),
+        job=os.urandom(16),
+        session=os.urandom(16),
+        keys={name: identity.public for name, identity in identities.items()},
+        identities=identities,
+        secrets=_of_owners(tables, others, folder) if has_secrets(settings) else None,
+        folder=None if folder is None else folder / "parties",
+    )
+
+
+def _of_owners(tables: Sequence[Table], others: Sequence[str], folder: Path | None) -> dict[str, bytes]:
+    """One secret for all that computes in the owner's process: all owners, and their own columns."""
+    here = [table.name for table in tables if table.name not in others]
+    return dict.fromkeys((OWNER, *here), _secret(folder))
+
+
+def _direct(seats: Sequence[PartySpec]) -> Transport:
+    return DirectTransport({seat.name: make_party(seat) for seat in seats})
+
+
+def _on_a_cluster(seats: Sequence[PartySpec]) -> Transport:
+    asked = next((seat.settings.cluster for seat in seats), None)
+    return RayTransport(seats, make_party, Cluster(**(asked or {})))
+
+
+_CONNECT: dict[str, Connect] = {"apart": _direct, "ray": _on_a_cluster}

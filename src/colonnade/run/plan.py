@@ -1,0 +1,245 @@
+"""A run before its first round: everything that decides it, checked, and then started."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from colonnade import models
+from colonnade.core import optim
+from colonnade.core.method import Method, make_method, methods
+from colonnade.core.options import count_of, number, seed_of
+from colonnade.core.schedule import Schedule, SharedSchedule
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table, check_federation, owners_of, parties_of
+from colonnade.core.task import Weights, plain_weights, task_of
+from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.errors import ConfigError, ModelError, SealError, TableError
+from colonnade.run.absence import check_policy, check_when_away
+from colonnade.run.apart_setup import far_for
+from colonnade.run.training import Run
+from colonnade.runtime import plain_runtime
+from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.seal import Seal, Seals, describe, listed, make_seals
+from colonnade.store.run_folder import make_folder
+
+Many = Any  # one builder, or a list with one per party
+MOST_THREADS = 1024
+MOST_CHARACTERS = 10_000  # of one party's column names in a description, which is written with every checkpoint
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before its first round: what decides it, every part checked."""
+
+    method: Method
+    settings: Settings
+    seals: Seals
+    given: list[Seal]
+    models: list[models.ModelBuilder]
+    optimizers: list[optim.OptimizerBuilder]
+
+
+def plan(
+    tables: Sequence[Table],
+    method: str | Method = "vimadmm",
+    *,
+    epochs: int | None = None,
+    rounds: int | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    runtime: str | Cluster = "fused",
+    model: Many = None,
+    optimizer: Many = None,
+    seal: Any = None,
+    task: str | None = None,
+    weights: Weights = None,
+    valid: float = 0.0,
+    shuffle: str = "epoch",
+    evaluate_every: int | None = None,
+    stop_drop: float | None = None,
+    threads: int = 1,
+    missing: str = "refuse",
+    when_away: str = "wait",
+) -> Plan:
+    """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
+    check_federation(tables, several=True)
+    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
+    chosen = _method_for(method, tables, **learnt)
+    batch, seed, valid = count_of(batch, "batch"), seed_of(seed), number(valid, "valid")
+    seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
+    settings = Settings(
+        rounds=rounds_of(epochs, rounds, schedule),
+        batch=batch,
+        seed=seed,
+        **plain_runtime(runtime),
+        valid=valid,
+        shuffle=shuffle,
+        evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
+        stop_drop=_stop_drop(stop_drop, schedule),
+        threads=count_of(threads, "threads", most=MOST_THREADS),
+        missing=check_policy(missing, chosen, seals),
+        when_away=check_when_away(when_away, missing, chosen, seals),
+        **learnt,
+    )
+    chosen.check_batch(schedule.smallest_batch(settings.rounds))
+    parties = parties_of(tables)
+    builders = one_each(_default_models(parties) if model is None else model, parties, "model")
+    optimizers = one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
+    return Plan(chosen, settings, seals, listed(seal), builders, optimizers)
+
+
+def start(
+    what: Plan,
+    tables: Sequence[Table],
+    folder: str | Path | None = None,
+    far: RemoteSetup | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> Run:
+    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own.
+
+    ``secrets`` are those of sides that computed elsewhere, to do in this process what they did.
+    """
+    place = None if folder is None else make_folder(folder)
+    each = what.settings, what.models, what.optimizers
+    return Run(
+        tables,
+        what.method,
+        *each,
+        seals=what.seals,
+        folder=place,
+        description=_describe(tables, what.method, what.models, what.optimizers, what.given),
+        far=far or far_for(tables, what.method, *each, place),
+        secrets=secrets,
+    )
+
+
+def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
+    """The method, if the owner has the columns that it wants and it can learn the task."""
+    chosen = make_method(method)
+    if chosen.needs_owner_columns and tables[0].columns is None:
+        raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
+    owners = len(owners_of(tables))
+    if owners > 1 and not chosen.several_owners:
+        able = ", ".join(name for name, cls in methods().items() if cls.several_owners)
+        raise TableError(f"{chosen.name} has one owner, but {owners} tables have labels; these know several: {able}.")
+    reason = chosen.why_not(task, weighted=weights is not None)
+    if reason:
+        able = ", ".join(name for name, cls in methods().items() if task in cls.tasks and name != chosen.name)
+        what = f"task='{task}'" + (" with weights" if weights is not None else "")
+        raise ConfigError(f"{chosen.name} as set here cannot learn {what}: {reason}; or use one of {able}.")
+    if owners > 1 and weights == "balanced":
+        raise ConfigError(
+            f"weights='balanced' needs the counts of all classes, and {owners} owners do not tell each other theirs; "
+            "give one number per class."
+        )
+    if task == "classes":
+        warn_of_lonely_classes(tables)
+    return chosen
+
+
+def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
+    """The seals in their places, if the method can take them and the labels can be protected."""
+    seals = make_seals(came)
+    if seals.labels is not None and task != "classes":
+        raise SealError(
+            f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."
+        )
+    if seals.labels is not None and weights is not None:
+        raise SealError(
+            f"{seals.labels.kind} hides every row's class and weights by class would show it; leave one of them out."
+        )
+    if seals.blind is not None and not method.only_sums:
+        able = {name: cls.sums for name, cls in methods().items() if cls.sums != "never"}
+        words = ", ".join(name if when == "always" else f"{name} ({when})" for name, when in able.items())
+        raise SealError(
+            f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
+        )
+    return seals
+
+
+def rounds_of(epochs: int | None, rounds: int | None, schedule: Schedule | SharedSchedule) -> int:
+    """How many rounds so many epochs or rounds are; ten epochs if nothing is said."""
+    if epochs is not None and rounds is not None:
+        raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
+    if rounds is not None:
+        return count_of(rounds, "rounds")
+    total = (10 if epochs is None else count_of(epochs, "epochs")) * schedule.rounds_per_epoch
+    return count_of(total, "rounds")
+
+
+def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> float | None:
+    if points is None:
+        return None
+    if not len(schedule.valid_rows):
+        raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
+    if not number(points, "stop_drop") >= 0:
+        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
+    return float(points)
+
+
+def _at_least_one(value: int | None, what: str, default: int) -> int:
+    if value is None:
+        return default
+    return count_of(value, what)
+
+
+def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
+    return [models.default_for(table.cardinalities) for table in parties]
+
+
+def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
+    """A builder for every party."""
+    count = len(parties)
+    each = list(builders) if isinstance(builders, Sequence) else [builders] * count
+    if len(each) != count:
+        raise ConfigError(f"{what}= has {len(each)} builders for {count} parties; give one, or one per party.")
+    for builder, table in zip(each, parties, strict=True):
+        if isinstance(builder, nn.Module):
+            raise ModelError(f"{what}= holds a network for '{table.name}'; give a function that builds one instead.")
+        if not callable(builder):
+            raise ConfigError(f"{what}= holds {builder!r}, which is not a function that builds a party's {what}.")
+    return each
+
+
+def _describe(
+    tables: Sequence[Table], method: Method, builders: Many, optimizers: Many, seals: list[Seal]
+) -> dict[str, Any]:
+    """What a run folder says of its run, so that it can be resumed."""
+    return {
+        "method": {"name": method.name, **asdict(method)},
+        "model": [models.describe(builder) for builder in builders],
+        "optimizer": [optim.describe(builder) for builder in optimizers],
+        "seal": describe(seals),
+        "data": tables[0].origin,
+        "columns": {table.name: _columns(table.source_names) for table in tables if table.source_names},
+        **outline_of(tables),
+    }
+
+
+def _columns(names: Sequence[str]) -> dict[str, Any]:
+    """How many columns there are and the first names, for readers of a report; a resumed run does not look at them.
+
+    >>> _columns(["age", "job"])
+    {'count': 2, 'names': ['age', 'job']}
+    """
+    fit = sum(end <= MOST_CHARACTERS for end in accumulate(map(len, names)))
+    return {"count": len(names), "names": list(names[:fit])}
+
+
+def outline_of(tables: Sequence[Table]) -> dict[str, Any]:
+    """What must be the same when a run is resumed: names, row shapes, and the ids in their order."""
+    owners = owners_of(tables)
+    each = [table.ids for table in (owners if len(owners) == 1 else [*owners, tables[-1]])]
+    raw = [ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode() for ids in each]
+    return {
+        "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
+        "ids": hashlib.sha256(b"".join(raw)).hexdigest(),
+    }

@@ -1,0 +1,238 @@
+"""The front door: ``train`` and ``resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from colonnade import models
+from colonnade.core import optim
+from colonnade.core.method import Method, make_method
+from colonnade.core.settings import Settings
+from colonnade.core.table import Table, check_federation, parties_of
+from colonnade.core.task import Weights
+from colonnade.data import reload
+from colonnade.data.sharing import schedule_for
+from colonnade.data.stand_ins import stand_ins
+from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
+from colonnade.run.absence import DropOuts
+from colonnade.run.apart_setup import far_for
+from colonnade.run.plan import Many, one_each, outline_of, plan, rounds_of, start
+from colonnade.run.training import Run
+from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.seal import make_seal, make_seals
+from colonnade.store.checkpoint_facts import read_facts
+from colonnade.store.preparation_files import read_preparations
+from colonnade.store.run_folder import check_vacant, make_folder
+
+
+def train(
+    tables: Sequence[Table],
+    method: str | Method = "vimadmm",
+    *,
+    epochs: int | None = None,
+    rounds: int | None = None,
+    batch: int = 256,
+    seed: int = 0,
+    runtime: str | Cluster = "fused",
+    model: Many = None,
+    optimizer: Many = None,
+    seal: Any = None,
+    targets: Tensor | None = None,
+    task: str | None = None,
+    weights: Weights = None,
+    valid: float = 0.0,
+    test: Sequence[Table] | None = None,
+    shuffle: str = "epoch",
+    evaluate_every: int | None = None,
+    stop_drop: float | None = None,
+    folder: str | Path | None = None,
+    threads: int = 1,
+    missing: str = "refuse",
+    when_away: str = "wait",
+    away: DropOuts | None = None,
+    on_round: Callable[[Run], None] | None = None,
+) -> Run:
+    """Train one model over a federation and give the finished run.
+
+    ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
+    optimiser from parameters; each is one builder for all or a list with one per party.
+    ``runtime`` says where parties compute: "fused", "loop" or "bytes" in this process, "ray" or a
+    :class:`colonnade.Cluster` in processes of their own.
+    ``seal`` is one seal or a list, such as ``[cn.Blind(), cn.Bits(4)]``: what happens to messages on their way.
+    ``targets`` [rows, classes] are soft labels to train on instead of the table's, such as a teacher's.
+    ``task`` is "classes", "values" (regression) or "several" (labels that are 0 or 1 each); without it, labels that are
+    whole numbers are classes, other numbers values, and a matrix is several labels. ``weights`` are "balanced" or one
+    positive number per class or label, by which a row's loss is multiplied in training.
+    ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
+    validation accuracy (r2 of values) falls more than so many points below its best and keeps the best.
+    ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
+    ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit").
+    ``when_away`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
+    the round out, "without" goes on with those who are here (means stand for the absent one's answers with
+    ``missing="mean"``, else zeros) and takes the party back as it was. ``away`` simulates drop-outs: a function
+    from a round's number, counted from 0, to the names of those who are away from it.
+
+    >>> import colonnade as cn
+    >>> train, test = cn.load("digits", parties=4)
+    >>> run = cn.train(train, method="vimadmm", epochs=3, batch=256, seed=0)
+    >>> run.evaluate(test)["accuracy"] > 0.9
+    True
+    """
+    if folder is not None:
+        check_vacant(Path(folder))
+    what = plan(
+        tables,
+        method,
+        epochs=epochs,
+        rounds=rounds,
+        batch=batch,
+        seed=seed,
+        runtime=runtime,
+        model=model,
+        optimizer=optimizer,
+        seal=seal,
+        task=task,
+        weights=weights,
+        valid=valid,
+        shuffle=shuffle,
+        evaluate_every=evaluate_every,
+        stop_drop=stop_drop,
+        threads=threads,
+        missing=missing,
+        when_away=when_away,
+    )
+    run = start(what, tables, folder)
+    if targets is not None:
+        run.teach(targets)
+    return run.fit(test, on_round, away)
+
+
+def resume(
+    path: str | Path,
+    tables: Sequence[Table] | None = None,
+    *,
+    epochs: int | None = None,
+    rounds: int | None = None,
+    model: Many = None,
+    optimizer: Many = None,
+    test: Sequence[Table] | None = None,
+    away: DropOuts | None = None,
+    on_round: Callable[[Run], None] | None = None,
+    train: bool = True,
+    runtime: Cluster | None = None,
+    far: RemoteSetup | None = None,
+) -> Run:
+    """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
+
+    Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
+    and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
+    ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
+    given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
+    """
+    folder = Path(path)
+    description: dict[str, Any] = read_facts(folder)["description"]
+    opened = tables is None and not _can_reload(description) and not train
+    tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
+    with _described(folder):
+        builders = [_model_again(entry) for entry in description["model"]] if model is None else model
+        optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
+        settings = _moved(Settings(**description.pop("settings")), runtime)
+        options = dict(description["method"])
+        seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
+        method = make_method(options.pop("name"), **options)
+    parties = parties_of(tables)
+    each = one_each(builders, parties, "model"), one_each(optimizers, parties, "optimizer")
+    settings = _prolonged(settings, tables, method, epochs, rounds)
+    run = Run(
+        tables,
+        method,
+        settings,
+        *each,
+        seals=seals,
+        folder=make_folder(folder) if train else folder,
+        description=description,
+        far=far or far_for(tables, method, settings, *each, folder),
+    )
+    run.load(folder)
+    run.opened = opened
+    run.preparations = read_preparations(folder) or run.preparations
+    return run.fit(test, on_round, away) if train else run.use_best()
+
+
+@contextmanager
+def _described(folder: Path) -> Iterator[None]:
+    """What a run is made of, from its description; options that nothing can be made of are the folder's fault."""
+    try:
+        yield
+    except ColonnadeError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"the newest checkpoint of {folder} does not describe a run ({error!s:.100}); it is damaged or foreign."
+        ) from None
+
+
+def _moved(settings: Settings, runtime: Cluster | None) -> Settings:
+    """The settings on another cluster, if one was given."""
+    if runtime is None:
+        return settings
+    if settings.runtime != "ray" or not isinstance(runtime, Cluster):
+        raise ConfigError(
+            f"resume came with runtime={runtime!r} for a run with runtime='{settings.runtime}'; only a run on a "
+            "cluster can move, to another cn.Cluster."
+        )
+    secrets = bool((settings.cluster or {}).get("secrets"))
+    if runtime.secrets and not secrets:
+        raise ConfigError("resume came with secrets=True for a run whose sides drew from the seed; leave it out.")
+    return replace(settings, cluster={**runtime.plain(), "secrets": secrets})
+
+
+def _prolonged(
+    settings: Settings, tables: Sequence[Table], method: Method, epochs: int | None, rounds: int | None
+) -> Settings:
+    """The settings with a later last round, if one was asked for."""
+    if epochs is None and rounds is None:
+        return settings
+    schedule = schedule_for(tables, method, settings.batch, settings.seed, settings.valid, settings.shuffle)
+    longer = replace(settings, rounds=max(settings.rounds, rounds_of(epochs, rounds, schedule)))
+    method.check_batch(schedule.smallest_batch(longer.rounds))
+    return longer
+
+
+def _can_reload(description: dict[str, Any]) -> bool:
+    """Whether the tables are those of a named data set."""
+    return "load" in (description["data"] or {})
+
+
+def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, folder: Path) -> Sequence[Table]:
+    if tables is None:
+        if not _can_reload(description):
+            raise CheckpointError(f"the run in {folder} was trained on tables of your own; pass them to resume again.")
+        tables = reload(description["data"])
+    check_federation(tables, several=True)
+    outline = outline_of(tables)
+    if any(outline[part] != description[part] for part in outline):
+        raise CheckpointError(f"the run in {folder} was trained on other tables than those given; it is foreign.")
+    return tables
+
+
+def _model_again(entry: dict[str, Any] | None) -> Any:
+    if entry is None:
+        raise CheckpointError("the run was trained with a model of your own; pass model= to resume again.")
+    options = dict(entry)
+    kind = options.pop("kind")
+    return models.default_model if kind == "default" else models.make_model(kind, **options)
+
+
+def _optimizer_again(entry: dict[str, Any] | None) -> Any:
+    if entry is None:
+        raise CheckpointError("the run was trained with an optimiser of your own; pass optimizer= to resume again.")
+    options = dict(entry)
+    return optim.make_optimizer(options.pop("kind"), **options)

@@ -1,0 +1,51 @@
+"""What computes one or several parties in this process, behind one interface."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.core.method import Mine, Turn
+from colonnade.core.state import Packed
+from colonnade.core.table import Table
+
+
+class Group(Mine):
+    """One or several parties that are computed together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._notes: dict[str, tuple[Turn, dict[str, Tensor]]] = {}  # by leader: turns of several may overlap
+
+    def begin(self, turn: Turn) -> None:
+        """Take up what earlier steps of this turn noted, and forget an earlier turn of the same leader."""
+        if self._of(turn) is None:
+            self._notes[turn.leader] = turn, {}
+        self.scratch = self._notes[turn.leader][1]
+
+    def is_amid(self, turn: Turn) -> bool:
+        """Whether a step of this turn left notes that a later one may want."""
+        return bool(self._of(turn))
+
+    def _of(self, turn: Turn) -> dict[str, Tensor] | None:
+        noted, scratch = self._notes.get(turn.leader, (None, None))
+        return scratch if noted is turn else None
+
+    @abstractmethod
+    def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
+        """Run a step; one reply per member. ``received`` is empty, or one message per member."""
+
+    @abstractmethod
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """Put a table under a name at every member (``tables`` is indexed by party)."""
+
+    @abstractmethod
+    def states(self) -> dict[int, Packed]:
+        """Each member's own state."""
+
+    @abstractmethod
+    def load(self, states: dict[int, Packed]) -> None:
+        """Take each member's state back."""

@@ -1,0 +1,1 @@
+"""Parties in other processes: requests, replies, and what carries them."""

@@ -1,0 +1,53 @@
+"""What a party was told in training, in one digest: its networks follow from that and from its own secret and rows.
+
+Masks of a sum of all parties are bound to it. So an owner that tells one party something else than the others, or has
+one alone go back, reads noise, where the sums before and after would differ by that party's values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.schema import Schema
+from colonnade.seal.blind_party import BlindParty
+from colonnade.seal.key_agreement import pack
+from colonnade.seal.subject import digest_of
+
+
+class History:
+    """Empty before the first message, and always where a party that is away may miss some."""
+
+    def __init__(self, schema: Schema, blinded: BlindParty | None) -> None:
+        self.schema, self.party = schema, "" if blinded is None else blinded.party
+        self.binds = blinded is not None and not blinded.recover
+        self.digest = b""
+
+    @contextmanager
+    def hears(self, letter: Packet, told: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+        """Note a message of training; where a method tells each party its own, that there was one.
+
+        What fails half-way leaves another history than what does not: else one side could be let learn, and not the
+        others.
+        """
+        fields = told() if self.binds and letter.purpose == "train" else {}
+        if fields:
+            alone = self.schema.is_known(self.party, "each", letter.step)
+            said = pack("colonnade/told", self.digest, letter.step, letter.round, b"" if alone else digest_of(fields))
+            self.digest = hashlib.sha256(said).digest()
+        yield
+        if fields:
+            self.digest = hashlib.sha256(self.digest).digest()
+
+    def state(self) -> dict[str, Tensor]:
+        """For a state that is kept: whoever goes back to it has its history again."""
+        return {"seal/told": torch.tensor(list(self.digest), dtype=torch.uint8)} if self.binds else {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take that back."""
+        self.digest = bytes(state["seal/told"].tolist()) if "seal/told" in state else b""

@@ -1,0 +1,212 @@
+"""Parties as actors of a Ray cluster: lines whose other ends are methods of living processes.
+
+What travels in a run are letters, as bytes and inline; only tables and what a party is made of go as Ray's objects. A
+process that died or hangs is started again from its seats, and its parties find their states in their folders.
+Processes of a run that was closed wait for the next one: to start one takes seconds.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from colonnade.core.table import Table
+from colonnade.errors import AwayError, ConfigError, TrainingError
+from colonnade.runtime.cluster import STARTING, Cluster, brief
+from colonnade.runtime.remote.party_server import PartySpec
+from colonnade.seal.key_agreement import Identity
+
+
+class ServesRequests(Protocol):
+    """What a party is to the process that it lives in."""
+
+    def serve(self, request: bytes) -> bytes:
+        """The reply to a request."""
+
+    def place(self, name: str, table: Table) -> None:
+        """Put another table's rows here."""
+
+
+Make = Callable[[PartySpec], ServesRequests]
+NOTICED = 2.0  # seconds after which a cluster is asked again for a process that it put on a node that died
+_spare: dict[str, list[Any]] = {}  # by what was asked for them: processes that no run uses
+
+
+class PartyHost:
+    """A process of the cluster with some parties in it; it answers one call at a time, in their order."""
+
+    def __init__(self) -> None:
+        self.parties: dict[str, ServesRequests] = {}
+
+    def seat(self, seats: Sequence[tuple[PartySpec, bytes]], make: Make) -> dict[str, str]:
+        """Have the parties of these seats instead of those before; what computes here."""
+        self.empty()
+        for seat, private in seats:
+            torch.set_num_threads(seat.settings.threads)
+            self.parties[seat.name] = make(replace(seat, identity=Identity(private)))
+        return versions()
+
+    def empty(self) -> None:
+        """Have no parties."""
+        self.parties.clear()
+
+    def serve(self, party: str, request: bytes) -> bytes:
+        """A party's reply."""
+        return self.parties[party].serve(request)
+
+    def place(self, party: str, name: str, table: Table) -> None:
+        """Put another table's rows at a party."""
+        self.parties[party].place(name, table)
+
+
+class RayTransport:
+    """A line to every party of these seats, ``group`` of them in one process."""
+
+    def __init__(self, seats: Sequence[PartySpec], make: Make, cluster: Cluster) -> None:
+        self.cluster, self.make = cluster, make
+        self.seats = {seat.name: _shippable(seat) for seat in seats}
+        self._private = {seat.name: seat.identity.private() for seat in seats}
+        names, size = list(self.seats), cluster.group
+        self.groups = [names[start : start + size] for start in range(0, len(names), size)]
+        self._group_of = {name: k for k, group in enumerate(self.groups) for name in group}
+        self._starts = [0] * len(self.groups)
+        self._lost: set[int] = set()
+        self._pending: dict[str, Any] = {}
+        self.ray = cluster.join()
+        cluster.check_room(self.ray, len(self.groups))
+        self.hosts = [self._host(k) for k in range(len(self.groups))]
+        starting = [self._seat(k) for k in range(len(self.groups))]
+        until = time.monotonic() + STARTING * cluster.deadline
+        for k, started in enumerate(starting):
+            self._check_start(k, started, until)
+
+    def _host(self, k: int) -> Any:
+        """A process for a group: a spare one of its kind that still lives, or a new one."""
+        spare = _spare.get(self._kind(k), [])
+        while spare:
+            host = spare.pop()
+            with suppress(self.ray.exceptions.RayError):  # a timeout is one, too
+                self.ray.get(host.empty.remote(), timeout=self.cluster.deadline)
+                return host
+        return self.ray.remote(PartyHost).options(max_restarts=0, **self.cluster.options(self.ray, k)).remote()
+
+    def _kind(self, k: int) -> str:
+        """What tells the processes that may stand in for one another."""
+        how = {**self.cluster.options(self.ray, k), "scheduling_strategy": self.cluster.node_of(k)}
+        return f"{self.ray.get_runtime_context().get_job_id()} {sorted(how.items(), key=str)}"
+
+    def _seat(self, k: int) -> Any:
+        seats = [(self.seats[name], self._private[name]) for name in self.groups[k]]
+        return self.hosts[k].seat.remote(seats, self.make)
+
+    def _check_start(self, k: int, started: Any, until: float) -> bool:
+        """Wait for a process to be there, and refuse one that would not compute the same; False if its node is gone."""
+        who, errors = ", ".join(self.groups[k]), self.ray.exceptions
+        try:
+            there = self.ray.get(started, timeout=max(until - time.monotonic(), 1.0))
+        except errors.GetTimeoutError:
+            raise AwayError(
+                f"the process of {who} did not start within {STARTING * self.cluster.deadline:g} seconds; is the "
+                "cluster busy with other work?",
+                self.groups[k][0],
+            ) from None
+        except errors.RayError as error:
+            if self._starts[k] and isinstance(error, errors.ActorDiedError):
+                return False  # it could start before, so nothing is amiss but the node that was to have it
+            raise ConfigError(
+                f"the process of {who} cannot start on the cluster: {brief(error)}; every node needs this package and "
+                "the modules of your own models."
+            ) from None
+        if there != versions():
+            raise ConfigError(f"the process of {who} has {there}, and this one {versions()}; install the same on all.")
+        return True
+
+    # lines
+
+    def post(self, party: str, request: bytes) -> None:
+        """Call the actor and do not wait."""
+        self._pending[party] = self.hosts[self._group_of[party]].serve.remote(party, request)
+
+    def reply(self, party: str) -> bytes:
+        """What the actor answers, within the deadline."""
+        errors, deadline, k = self.ray.exceptions, self.cluster.deadline, self._group_of[party]
+        hint = "" if self.seats[party].folder else "; with folder= a run starts it again and goes on"
+        try:
+            return self.ray.get(self._pending.pop(party), timeout=deadline)  # type: ignore[no-any-return]
+        except errors.GetTimeoutError:
+            self._lost.add(k)
+            raise AwayError(f"'{party}' did not answer within {deadline:g} seconds{hint}.", party) from None
+        except errors.RayTaskError as error:
+            raise TrainingError(f"'{party}' failed on the cluster: {brief(error)}.") from None
+        except errors.RayError as error:
+            self._lost.add(k)
+            raise AwayError(f"the process of '{party}' is gone: {brief(error)}{hint}.", party) from None
+
+    def session(self, party: str) -> bytes:
+        """That of its seat, which is another after every start."""
+        return self.seats[party].session
+
+    def give(self, party: str, name: str, table: Table) -> None:
+        """Send the rows, and keep them for a process that is started again."""
+        seat = self.seats[party]
+        self.seats[party] = replace(seat, tables={**seat.tables, name: _own(table)})
+        self.hosts[self._group_of[party]].place.remote(party, name, self.seats[party].tables[name])
+
+    def wait_for(self, party: str) -> None:
+        """Start the party's process again if it is gone; all parties in it have a new session."""
+        k = self._group_of[party]
+        while k in self._lost:
+            self._starts[k] += 1
+            if self._starts[k] > self.cluster.restarts:
+                raise AwayError(
+                    f"the process of '{party}' was lost {self._starts[k]} times; look at Ray's logs.", party
+                )
+            self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
+            session = os.urandom(16)
+            for name in self.groups[k]:
+                self.seats[name] = replace(self.seats[name], session=session)
+            self.hosts[k] = self._host(k)
+            if self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline):
+                self._lost.discard(k)
+            else:
+                time.sleep(NOTICED)
+
+    def close(self) -> None:
+        """Empty the processes and let other runs have them; Ray itself stays until this process ends.
+
+        Those that hold something of a cluster are ended: whoever waits for it would wait for ever.
+        """
+        for k, host in enumerate(self.hosts):
+            told = self.cluster.options(self.ray, k)
+            if k in self._lost or told["num_cpus"] or told["resources"]:
+                self.ray.kill(host)
+            else:
+                host.empty.remote()
+                _spare.setdefault(self._kind(k), []).append(host)
+        self.hosts.clear()
+
+
+def versions() -> dict[str, str]:
+    """What must be the same at all nodes for results to be the same."""
+    return {"colonnade": importlib.metadata.version("colonnade"), "torch": str(torch.__version__)}
+
+
+def _shippable(seat: PartySpec) -> PartySpec:
+    """A seat as it can go to another process: with rows of its own, and its key, which does not pickle, beside it."""
+    folder = None if seat.folder is None else seat.folder.resolve()
+    tables = {name: _own(table) for name, table in seat.tables.items()}
+    return replace(seat, table=_own(seat.table), tables=tables, folder=folder, identity=None)  # type: ignore[arg-type]
+
+
+def _own(table: Table) -> Table:
+    """The table with columns of its own: a view would take everybody's along to another process."""
+    if table.columns is None:
+        return table
+    return replace(table, columns=table.columns.clone(memory_format=torch.contiguous_format))

@@ -1,0 +1,131 @@
+"""Numbers that a party tells beside its messages: of states that it kept, of rows, of budgets. They may be lies."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from colonnade.errors import MessageError, printable
+from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.scope import PURPOSES
+from colonnade.seal.accountant import Budget, epsilon
+from colonnade.wire.message import MAX_FRAME
+
+Fields = Mapping[str, Tensor]
+SMALL = 1 << 16  # bytes of a frame that holds no rows
+SEALED = 4  # how many times eight bytes a number may have under any seal
+AHEAD = 10_000  # states that a party may have kept of which an owner that died never heard
+BUDGET = ("granted", "delta", "spent", "releases", "allowed")
+_WHOLE = ("releases", "allowed")
+_MESSAGES = "messages."
+_CLOSE = 1e-6
+
+
+def number_in(party: str, came: Fields, name: str) -> Tensor:
+    """The one whole number that was to be told."""
+    if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
+        raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
+    return came[name]
+
+
+def largest(asked: Packet, form: Fields | None) -> int:
+    """Bytes of the largest frame that can answer a letter; of a step, whatever its seals make of the agreed form."""
+    if form is not None:
+        return SMALL + SEALED * sum(8 * value.numel() for value in form.values())
+    return SMALL if asked.kind in ("keep", "back", "place", "spent", "end") else MAX_FRAME
+
+
+class Kept:
+    """The numbers of the states that parties keep: each is the one after the last, as far as that was heard."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, tuple[bytes, int]] = {}  # by party: in which session it told its last number
+        self._asked: Counter[str] = Counter()  # since then
+
+    def ask(self, parties: Iterable[str]) -> None:
+        """Note that these are asked to keep a state; who answers goes unheard if another party goes away meanwhile."""
+        self._asked.update(list(parties))
+
+    def check(self, party: str, came: Fields, session: bytes, known: Tensor | None) -> Tensor:
+        """The number that a party told; ``known`` is its last one, which a checkpoint may have named."""
+        number, last = number_in(party, came, "kept"), 0 if known is None else int(known)
+        told_in, told = self._heard.get(party, (b"", 0))
+        unheard = max(self._asked.pop(party, 1), 1)
+        least, most = (told + 1, told + unheard) if told_in == session else (last + 1, last + AHEAD)
+        if not least <= int(number) <= most:
+            due = f"{least}" if least == most else f"one from {least} to {most}"
+            raise MessageError(f"'{party}' kept a state and called it 'kept' = {int(number)}; {due} was due.")
+        self._heard[party] = session, int(number)
+        return number
+
+
+class Budgets:
+    """What parties say that their releases have cost, as far as it can be true."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, dict[str, float]] = {}
+
+    def forget(self) -> None:
+        """The run goes back, and a simulated party's budget with it."""
+        self._last = {}
+
+    def check(self, party: str, came: Fields, own: Budget | None, heard: int = 0) -> dict[str, Any]:
+        """A budget's numbers as its summary has them, with the messages by purpose.
+
+        ``own`` is as it was granted, ``heard`` how many messages came of the party: those that it counts may be a few
+        more, since some were lost on their way. Which of them were for what is shown as it says.
+        """
+        told = {name: _single(party, name, value) for name, value in came.items()}
+        if (own is None) != (not told) or (told and not told.keys() >= set(BUDGET)):
+            due = "nothing" if own is None else ", ".join(BUDGET)
+            raise MessageError(f"'{party}' told of its budget {sorted(told)}; {due} was expected.")
+        if own is not None:
+            self._check_values(party, told, own)
+            _check_messages(party, told, heard + AHEAD)
+        self._last[party] = told
+        messages = {name.removeprefix(_MESSAGES): int(told[name]) for name in told if name.startswith(_MESSAGES)}
+        found: dict[str, Any] = {name: value for name, value in told.items() if name in BUDGET}
+        return {**found, "messages": messages} if told else {}
+
+    def _check_values(self, party: str, told: dict[str, float], own: Budget) -> None:
+        """What was granted is known, what was spent follows from the releases, and nothing of it becomes less."""
+        releases = min(int(told["releases"]), own.allowed)
+        due = {"granted": own.granted, "delta": own.delta, "allowed": own.allowed, "releases": releases}
+        due |= {"spent": epsilon(releases, own.multiplier, own.delta)}
+        messages = sum(value for name, value in told.items() if name.startswith(_MESSAGES))
+        due |= {} if messages else {"releases": 0}
+        before = self._last.get(party, {})
+        for name, value in told.items():
+            if name in due and not math.isclose(value, due[name], rel_tol=_CLOSE, abs_tol=_CLOSE):
+                raise self._refusal(party, name, value, f"{due[name]:g}")
+            if value < before.get(name, 0.0) * (1 - _CLOSE):
+                raise self._refusal(party, name, value, f"no less than {before[name]:g}")
+
+    def _refusal(self, party: str, name: str, came: float, due: str) -> MessageError:
+        return MessageError(f"'{party}' told of its budget '{name}' = {came:g}; {due} was expected.")
+
+
+def _check_messages(party: str, told: dict[str, float], most: int) -> None:
+    for name, value in told.items():
+        if name.startswith(_MESSAGES) and value > most:
+            raise MessageError(f"'{party}' told of its budget '{name}' = {value:g}; {most:,} at most were expected.")
+
+
+def _single(party: str, name: str, value: Tensor) -> float:
+    """One number of a budget, under a name that budgets have."""
+    known = name in BUDGET or (name.startswith(_MESSAGES) and name.removeprefix(_MESSAGES) in PURPOSES)
+    whole = name in _WHOLE or name.startswith(_MESSAGES)
+    single = value.shape == (1,) and value.dtype == torch.float64
+    number = float(value) if known and single else -1.0
+    if not math.isfinite(number) or number < 0 or (whole and (number != int(number) or number > 2**53)):
+        what = f"{number:g}" if single and known else f"{value.dtype} {list(value.shape)[:8]}"
+        raise MessageError(
+            f"'{party}' told of its budget '{printable(name, 40)}' = {what}; a number from 0 on, under a name that "
+            "budgets have, was expected."
+        )
+    return number

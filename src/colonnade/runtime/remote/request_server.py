@@ -1,0 +1,188 @@
+"""What every party's process does with letters, whatever they are about: check them, answer once, refuse in a sentence.
+
+A request that comes twice is answered from the last reply, and any other sequence than the next one is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from colonnade.errors import (
+    ColonnadeError,
+    LinkError,
+    MessageError,
+    NoCommonIdError,
+    TableError,
+    again,
+    name_of,
+    printable,
+)
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.seal.relay import heard, spoken
+from colonnade.wire.ledger import OWNER
+from colonnade.wire.message import Envelope, decode_fields, encode
+
+log = logging.getLogger(__name__)
+Fields = dict[str, Tensor]
+LONGEST_REFUSAL = 2000  # bytes of its sentence
+_PLACE = re.compile(r"(?<![\w.])/(?:[^/\s'\"]+/)+([^/\s'\";:,]*)")  # on this machine, from its root
+Handler = Callable[[Packet], Fields | None]
+
+
+class RequestServer(ABC):
+    """One party's end of a session: of an alignment, or of a training run."""
+
+    def __init__(self, name: str, job: bytes, session: bytes, plan: bytes) -> None:
+        self.name = name
+        self.agreed = {"job": job, "session": session, "plan": plan}
+        self.leaders: Sequence[str] = (OWNER,)  # whom a letter may be written for
+        self.ended = False
+        self._last: tuple[int, bytes, bytes] | None = None  # sequence, request, reply
+
+    @property
+    @abstractmethod
+    def handlers(self) -> Mapping[str, Handler]:
+        """What is done with each kind of letter; all others are refused."""
+
+    def serve(self, request: bytes) -> bytes:
+        """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
+        return self.answer(read_packet(request), request)
+
+    def answer(self, letter: Packet, request: bytes) -> bytes:
+        """The reply to a request that was opened already."""
+        if self._last is not None and self._last[:2] == (letter.sequence, request):
+            return self._last[2]
+        try:
+            before = self._before(letter)
+            for number, one in enumerate([*before, letter], 1 + (self._last[0] if self._last else 0)):
+                self._check(one, number)
+        except Exception as error:
+            return self._refused(letter, error)  # it is no letter of this session, so it counts as none
+        try:
+            for one in before:
+                self._served(one)
+            reply = write_packet(self._served(letter))
+        except Exception as error:
+            reply = self._refused(letter, error)
+        self._last = letter.sequence, request, reply
+        return reply
+
+    def _refused(self, letter: Packet, error: Exception) -> bytes:
+        told = error if isinstance(error, ColonnadeError) else unexpected(error, letter.kind)
+        if isinstance(told, TableError):
+            log_failure(letter.kind, told)  # the owner does not hear all of it
+        return write_packet(letter.reply("refusal", self.name, refusal(told, self.name)))
+
+    def _before(self, letter: Packet) -> list[Packet]:
+        """The letter that came in front of this one, if there is one and it may."""
+        if not len(letter.before):
+            return []
+        before = read_packet(letter.before)
+        if len(before.before) or self.wants_reply(before):
+            raise MessageError(f"a letter '{before.kind}' came to '{self.name}' in another one, and wants a reply.")
+        return [before]
+
+    def _check(self, letter: Packet, due: int) -> None:
+        for what, agreed in self.agreed.items():
+            if getattr(letter, what) != agreed:
+                raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
+        if letter.sender != OWNER or letter.leader not in self.leaders:
+            raise MessageError(
+                f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}', which answers "
+                f"{' or '.join(self.leaders)}; it is forged."
+            )
+        if letter.sequence != due:
+            why = "comes again" if letter.sequence < due else "leaves some out"
+            raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
+
+    def _served(self, letter: Packet) -> Packet:
+        handlers = self.handlers
+        if letter.kind not in handlers:
+            raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
+        self.check_read(letter)
+        fields = handlers[letter.kind](letter)
+        if fields is None:
+            return letter.reply("answer", self.name)
+        frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
+        return letter.reply("answer", self.name, frame)
+
+    def wants_reply(self, letter: Packet) -> bool:
+        """Whether somebody waits for the reply, if only to know that all is well; in an alignment always."""
+        return True
+
+    def check_read(self, letter: Packet) -> None:  # noqa: B027 - an alignment reads everything
+        """Refuse a request that says more than anybody reads."""
+
+    def frame(self, letter: Packet, number: int) -> Fields:
+        """The tensors of a frame, none if it is not there."""
+        if number >= len(letter.frames) or not len(letter.frames[number]):
+            return {}
+        fields, about = decode_fields(letter.frames[number])
+        if about != Envelope(letter.step or letter.kind, letter.leader, letter.round):
+            raise MessageError(
+                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of "
+                f"'{letter.leader}', step '{letter.step}', round {letter.round}."
+            )
+        return fields
+
+    def message(self, kind: Any, letter: Packet) -> Any:
+        """The message of a class in the first frame, its fields as they came."""
+        fields = self.frame(letter, 0)
+        if tuple(fields) != kind._fields:
+            raise MessageError(
+                f"fields {tuple(fields)} came to '{self.name}' in step '{letter.step}'; {kind._fields} were expected."
+            )
+        return kind(**fields)
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Say in this side's own log what failed and where, on one line: the error's words may be the owner's choice."""
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" ({at[0].filename}:{at[0].lineno})" if at else ""
+    log.warning("'%s' failed: %s: %s%s", printable(what, 40), type(error).__name__, printable(error, 200), where)
+
+
+def unexpected(error: Exception, what: str) -> ColonnadeError:
+    """What the owner hears of an error that nobody foresaw: its words stay here, since they may hold our values."""
+    log_failure(what, error)
+    return MessageError(
+        f"'{printable(what, 40)}' lacks something, or holds what does not belong there ({type(error).__name__}); do "
+        "both sides run the same version?"
+    )
+
+
+def refusal(error: ColonnadeError, who: str) -> bytes:
+    """An error as a frame: its kind, and its sentence."""
+    text = _told(error, who).encode("utf-8", errors="replace")[:LONGEST_REFUSAL]
+    return encode(spoken(name_of(error).encode(), text), Envelope("refusal", who, 0))
+
+
+def _told(error: ColonnadeError, who: str) -> str:
+    """Its sentence; one about this side's own files may name ids and values, and any may say where they lie."""
+    if isinstance(error, TableError) and not isinstance(error, NoCommonIdError):
+        return f"'{who}' cannot do that with its files as they are; its log says why."
+    return _PLACE.sub(r"\1", str(error))
+
+
+def refused_letter(request: bytes, who: str, error: ColonnadeError) -> bytes:
+    """The reply to a request that ``who`` could not answer because of this error."""
+    return write_packet(read_packet(request).reply("refusal", who, refusal(error, who)))
+
+
+def refused(frame: bytes | memoryview, who: str) -> ColonnadeError:
+    """The error in a frame of :func:`refusal` that ``who`` made; made printable, and always with its name in front."""
+    fields, about = decode_fields(frame, limit=2 * LONGEST_REFUSAL)
+    kind, text = (part.decode(errors="replace") for part in heard(fields, (None, None), who))
+    if about != Envelope("refusal", who, 0):
+        raise MessageError(f"a refusal of '{about.sender}' in step '{about.step}' came from '{who}'.")
+    sentence = printable(text, LONGEST_REFUSAL)
+    whole = sentence if sentence.startswith(f"'{who}'") else f"'{who}' refused: {sentence}"
+    # Who ends by a LinkError is started again by its service, which a peer must not be able to make happen.
+    return ColonnadeError(whole) if kind == LinkError.__name__ else again(kind, whole)

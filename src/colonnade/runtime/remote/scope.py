@@ -1,0 +1,63 @@
+"""What the letters of one session may ask for: of everything, of a training, or of a prediction that trains nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from colonnade.errors import MessageError, unknown
+from colonnade.runtime.remote.packet import Packet
+
+PURPOSES = ("train", "evaluate", "predict", "explain")
+TURNS = ("step", "sum")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``purposes`` are those that are served, each with the tables that it may be about; None is any table."""
+
+    what: str
+    keeps: bool = True
+    """Whether the owner may have states kept, and so others forgotten."""
+    purposes: Mapping[str, tuple[str, ...]] | None = None
+
+    def check(self, letter: Packet, name: str) -> None:
+        """Refuse a letter that this session is not for."""
+        if letter.kind == "keep" and not self.keeps:
+            raise MessageError(f"'{name}' serves {self.what}, which trains nothing, and was told to keep a state.")
+        if letter.kind == "place":
+            self._check_table(letter.table, name)
+        if letter.kind in TURNS:
+            self._check_turn(letter, name)
+
+    def _check_turn(self, letter: Packet, name: str) -> None:
+        if letter.purpose not in PURPOSES:
+            raise unknown(f"purpose at '{name}'", letter.purpose, PURPOSES)
+        if self.purposes is None:
+            return
+        if letter.purpose not in self.purposes:
+            raise MessageError(
+                f"'{name}' serves {self.what} and was asked to {letter.purpose}; {_listed(self.purposes)} only."
+            )
+        if letter.table not in self.purposes[letter.purpose]:
+            raise MessageError(
+                f"'{name}' serves {self.what} and was asked to {letter.purpose} on '{letter.table}'; on "
+                f"{_listed(self.purposes[letter.purpose])} only."
+            )
+
+    def _check_table(self, table: str, name: str) -> None:
+        known = None if self.purposes is None else {one for tables in self.purposes.values() for one in tables}
+        if known is not None and table not in known:
+            raise unknown(f"table at '{name}'", table, known)
+
+
+def _listed(names: Mapping[str, tuple[str, ...]] | tuple[str, ...]) -> str:
+    return " or ".join(names)
+
+
+ANYTHING = Scope("a run")
+"""Processes of one organisation, which train, evaluate and predict in one session."""
+TRAINING = Scope(
+    "a training", purposes={"train": ("train",), "evaluate": ("train", "test"), "explain": ("train", "test")}
+)
+PREDICTION = Scope("a prediction", keeps=False, purposes={"predict": ("predict",)})

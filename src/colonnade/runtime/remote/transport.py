@@ -1,0 +1,61 @@
+"""How the owner's process reaches each party's: requests out, replies back, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from colonnade.core.table import Table
+from colonnade.runtime.remote.party_server import PartyServer
+
+
+class Transport(Protocol):
+    """One line to every party; at most one request of each is unanswered."""
+
+    def post(self, party: str, request: bytes) -> None:
+        """Send a request and do not wait."""
+
+    def reply(self, party: str) -> bytes:
+        """Wait for the reply to the last request; :class:`colonnade.errors.AwayError` if none comes in time."""
+
+    def session(self, party: str) -> bytes:
+        """Which session with this party is open; a party that came back as another process has another one."""
+
+    def give(self, party: str, name: str, table: Table) -> None:
+        """Let a party have its rows of another table, within one organisation; others bring their own."""
+
+    def wait_for(self, party: str) -> None:
+        """Wait until a party that was away can be asked again, or raise :class:`colonnade.errors.AwayError`."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class DirectTransport:
+    """Parties of this very process: every request is served at once. What is proved with these holds for all lines."""
+
+    def __init__(self, parties: Mapping[str, PartyServer]) -> None:
+        self.parties = dict(parties)
+        self._replies: dict[str, bytes] = {}
+
+    def post(self, party: str, request: bytes) -> None:
+        """Serve the request."""
+        self._replies[party] = self.parties[party].serve(request)
+
+    def reply(self, party: str) -> bytes:
+        """What was answered."""
+        return self._replies.pop(party)
+
+    def session(self, party: str) -> bytes:
+        """That of its seat."""
+        return self.parties[party].seat.session
+
+    def give(self, party: str, name: str, table: Table) -> None:
+        """Put the rows in place."""
+        self.parties[party].place(name, table)
+
+    def wait_for(self, party: str) -> None:
+        """They are always here."""
+
+    def close(self) -> None:
+        """Nothing is open."""

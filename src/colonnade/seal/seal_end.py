@@ -1,0 +1,282 @@
+"""One side's end of the channel: what its seals do to what it sends and receives, and what they remember of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from colonnade.core.randomness import Sources
+from colonnade.core.schedule import Turn
+from colonnade.core.state import copy, under
+from colonnade.errors import MessageError, SealError
+from colonnade.seal import Seals
+from colonnade.seal.bits import SOFT_MAXIMUM, Bits
+from colonnade.seal.blind import SPREAD, Blind, Coded, FewBitCode, SumCode, WholeCode
+from colonnade.seal.codec import Codec, Draw, is_state, rows_field
+from colonnade.seal.noise import NoiseSource
+
+log = logging.getLogger(__name__)
+Fields = dict[str, Tensor]
+LEAST_REACH, MOST_REACH = 0.25, 4.0  # how much a shared scale may move from one sum to the next
+
+
+People = Tensor
+"""Whose rows a table holds: one number per row, the same for the same id in every table."""
+
+
+class SealEnd:
+    """The owner's or one party's end.
+
+    ``memory`` is what error feedback remembers, per partner, step, field and training row; ``bounds`` are the shared
+    scales of blinded codes, which the owner sets; ``scales`` is what a party knows of them, by step and field
+    the newest with its round; ``clipped`` counts what a scale cut off.
+    """
+
+    def __init__(self, name: str, seals: Seals, sources: Sources, tables: dict[str, People]) -> None:
+        self.name, self.seals, self.sources, self.tables = name, seals, sources, tables
+        self.budget = None if seals.noise is None else seals.noise.budget(name)
+        self.memory: Fields = {}
+        self.bounds: Fields = {}
+        self.scales: Fields = {}
+        self.values = self.clipped = 0
+
+    @cached_property
+    def source(self) -> NoiseSource:
+        """What noise is drawn from; only the side itself has it, so it is not asked for before noise is."""
+        return NoiseSource(self.sources.of(self.name).key("noise", self.name))
+
+    def release(self, fields: Fields, step: str, turn: Turn) -> Fields:
+        """A message with noise on it, counted before it leaves; refused if the budget does not allow it."""
+        if self.seals.noise is None or self.budget is None:
+            return fields
+        return self.seals.noise.release(
+            fields,
+            source=self.source,
+            budget=self.budget,
+            people=self.tables[turn.table].index_select(0, turn.rows),
+            label=f"{turn.purpose}/{turn.table}/{turn.round}/{step}",
+            purpose=turn.purpose,
+        )
+
+    # few bits, from one side to another
+
+    def compress(self, codec: Codec | None, fields: Fields, to: str, step: str, turn: Turn) -> Fields:
+        """A message's wire tensors."""
+        wire: Fields = {}
+        for name, values in fields.items():
+            if codec is None or not turn.training or not rows_field(name, values, len(turn.rows)):
+                wire[name] = values
+                continue
+            key = f"to {to}/{step}/{name}"
+            before = self.recall(codec.feedback, key, values, turn)
+            aimed = values - before if is_state(name) else values + before
+            within = self.within(*codec.limits(), name, aimed, turn)
+            wire |= (coded := codec.encode(name, within, self.draw(key, turn)))
+            if codec.feedback:
+                arrived = codec.decode(name, coded)
+                self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
+        return wire
+
+    def expand(
+        self,
+        codec: Codec | None,
+        wire: Fields,
+        like: Fields,
+        by: str,
+        step: str,
+        turn: Turn,
+        check: Callable[[Fields], None] | None = None,
+    ) -> Fields:
+        """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        fields, coded, left = {}, [], set(wire)
+        for name, form in like.items():
+            own = {key for key in wire if key == name or key.startswith(f"{name}.")}
+            if codec is not None and turn.training and len(own) > 1:
+                fields[name] = _decoded(codec, name, {key: wire[key] for key in own})
+                coded.append(name)
+            elif own == {name} and not (codec and turn.training and rows_field(name, form, len(turn.rows))):
+                fields[name] = wire[name]
+            left -= own
+        if left or len(fields) < len(like):
+            raise MessageError(
+                f"fields {tuple(wire)} came where {tuple(like)} were expected; do both sides use the same seals?"
+            )
+        if check is not None:
+            check(fields)
+        if codec is not None and codec.feedback:
+            fields |= self._completed({name: fields[name] for name in coded}, f"from {by}/{step}", turn)
+        return fields
+
+    def _completed(self, arrived: Fields, by: str, turn: Turn) -> Fields:
+        """Under feedback a state travels as its change since the last message about the same rows."""
+        whole: Fields = {}
+        for name, change in arrived.items():
+            if is_state(name):
+                before = self.memory.get(key := f"{by}/{name}", change)
+                if len(change) != len(turn.rows) or before.shape[1:] != change.shape[1:]:
+                    raise MessageError(f"'{name}' came as {tuple(change.shape)}, which is no change of what it was.")
+                whole[name] = self.recall(True, key, change, turn) + change
+                if not bool(torch.isfinite(whole[name]).all()):
+                    raise MessageError(f"'{name}' came as a change that makes its values infinite.")
+        for name, values in whole.items():  # only when all of them are right
+            self.keep(f"{by}/{name}", values, turn)
+        return arrived | whole
+
+    # few bits or whole numbers, to be summed
+
+    def sum_codes(self, fields: Fields, parties: int, step: str, turn: Turn) -> dict[str, SumCode]:
+        """At the owner: how each field becomes ring elements, the same for all parties."""
+        assert self.seals.blind is not None
+        few = self.seals.up if isinstance(self.seals.up, Bits) and turn.training else None
+        codes: dict[str, SumCode] = {}
+        for name, values in fields.items():
+            if few is None or not rows_field(name, values, len(turn.rows)):
+                codes[name] = WholeCode(self.seals.blind, parties)
+                continue
+            codes[name] = FewBitCode(few, name, parties, self.bounds.get(f"{step}/{name}"))
+            if few.scale == "auto":
+                codes[name + SPREAD] = WholeCode(Blind(ring=64), parties)
+        return codes
+
+    def check_scales(self, codes: dict[str, SumCode], step: str, turn: Turn, *, gaps: bool) -> None:
+        """At a party: refuse a scale that moved further than an owner that keeps to the rules moves it.
+
+        Asked on many scales, a sum would show where single parties' values lie. ``gaps`` says that this party may have
+        missed sums in which the scale moved.
+        """
+        for name, code in codes.items():
+            if not isinstance(code, FewBitCode) or name + SPREAD not in codes:
+                continue
+            first = torch.tensor([code.bits.fixed_scale(name), -1.0], dtype=torch.float64)
+            last, number = self.scales.get(f"{step}/{name}", first).tolist()
+            moves = max(turn.round - number, 1) if gaps else 1
+            if not LEAST_REACH**moves * 0.999 <= code.bound / last <= MOST_REACH**moves * 1.001:
+                raise SealError(
+                    f"'{self.name}' was told another scale of '{name}' for step '{step}' of round {turn.round} than "
+                    f"can follow from the one before, which moves by a factor of {MOST_REACH:g} at most; stop."
+                )
+
+    @contextmanager
+    def scales_if_kept(self) -> Iterator[None]:
+        """Forget the scales of a sum that is refused: else refused ones would move them, four times each."""
+        before = dict(self.scales)
+        try:
+            yield
+        except SealError:
+            self.scales = before
+            raise
+
+    def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
+        """This party's ring elements, not masked yet."""
+        coded: dict[str, Coded] = {}
+        aims: Fields = {}
+        for name, code in codes.items():
+            key = f"to sum/{step}/{name}"
+            field = name.removesuffix(SPREAD)
+            values = fields[name] if name in fields else _spread(aims[field], codes[field].bound)
+            before = self.recall(code.feedback, key, values, turn)
+            aims[name] = aimed = values - before if is_state(name) else values + before
+            elements = code.encode(self.within(code.bound, code.most, name, aimed, turn), self.draw(key, turn))
+            coded[name] = Coded(elements, code.ring, code.bound)
+            if name + SPREAD in codes:
+                self.scales[f"{step}/{name}"] = torch.tensor([code.bound, turn.round], dtype=torch.float64)
+            if code.feedback:
+                arrived = code.decode(elements, 1)
+                self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
+        return coded
+
+    def open_sum(self, codes: dict[str, SumCode], totals: Fields, parties: int, step: str, turn: Turn) -> Fields:
+        """At the owner: the sums, and from how far all values reach together the scale of the next sum."""
+        for name, code in codes.items():
+            spread = totals.get(name + SPREAD)
+            if isinstance(code, FewBitCode) and spread is not None:
+                # The statistic of values far below the bound is rounded to nought: then come as near as one may.
+                reach = float((spread / parties).clamp(min=0)) ** (1 / SOFT_MAXIMUM) * code.bits.loading
+                self.bounds[f"{step}/{name}"] = torch.tensor(
+                    max(code.bound * min(max(reach, LEAST_REACH), MOST_REACH), 1e-12)
+                )
+        summed = {name: value for name, value in totals.items() if not name.endswith(SPREAD)}
+        with_feedback = {name: value for name, value in summed.items() if codes[name].feedback}
+        return summed | self._completed(with_feedback, f"from sum/{step}", turn)
+
+    # what all of them need
+
+    def within(self, bound: float, most: float, name: str, values: Tensor, turn: Turn) -> Tensor:
+        """Values within a fixed bound; cut ones are counted, and too many of them are refused."""
+        beyond = int((values.abs() > bound).sum())
+        self.values += values.numel()
+        self.clipped += beyond
+        if beyond > most * values.numel():
+            share = f"{beyond / values.numel():.2%}"
+            log.warning(
+                "%s of %s's values in '%s' lie beyond %g in round %d", share, self.name, name, bound, turn.round
+            )
+            # What is blinded is hidden from who reads the refusal, so that one says no number.
+            share = "too many" if self.seals.blind is not None else share
+            raise SealError(
+                f"{share} of {self.name}'s values in '{name}' lie beyond {bound:g} in round {turn.round}, and at most "
+                f"{most:.2%} may be clipped; give the seal a larger scale or clip."
+            )
+        return values.clamp(-bound, bound) if beyond else values
+
+    def recall(self, feedback: bool, key: str, like: Tensor, turn: Turn) -> Tensor:
+        """What was kept for these rows; nought if nothing was."""
+        if not feedback or key not in self.memory:
+            return torch.zeros((), dtype=like.dtype)
+        return self.memory[key].index_select(0, turn.rows)
+
+    def keep(self, key: str, values: Tensor, turn: Turn) -> None:
+        """Keep something for the next message about the same rows."""
+        if key not in self.memory:
+            self.memory[key] = values.new_zeros(len(self.tables[turn.table]), *values.shape[1:])
+        self.memory[key].index_copy_(0, turn.rows, values)
+
+    def draw(self, key: str, turn: Turn) -> Draw:
+        """Uniform numbers for the sender, receiver, round, step and field, the same again if a round is repeated."""
+        generator = self.sources.of(self.name).generator("seal", self.name, turn.round, key)
+        return lambda shape: torch.rand(shape, generator=generator)
+
+    def state(self) -> Fields:
+        """What must be saved for an exact resume."""
+        kept = {f"feedback/{key}": copy(value) for key, value in self.memory.items()}
+        bounds = {f"bound/{key}": copy(value) for key, value in self.bounds.items()}
+        bounds |= {f"scale/{key}": copy(value) for key, value in self.scales.items()}
+        counts = {"clipped": torch.tensor([self.values, self.clipped])} if self.values else {}
+        return {**kept, **bounds, **counts, **self.spent()}
+
+    def spent(self) -> Fields:
+        """The part of the state that may never go back, whatever else is restored."""
+        return {} if self.budget is None else {f"budget/{key}": value for key, value in self.budget.state().items()}
+
+    def load(self, state: Fields) -> None:
+        """Take a saved state back; what was spent stays spent."""
+        self.memory = {key: copy(value) for key, value in under(state, "feedback").items()}
+        self.bounds, self.scales = under(state, "bound"), under(state, "scale")
+        if self.budget is not None and under(state, "budget"):
+            self.budget.load(under(state, "budget"))
+        self.values, self.clipped = (int(count) for count in state.get("clipped", torch.zeros(2)))
+
+
+def _spread(values: Tensor, bound: float) -> Tensor:
+    """How far one party's values reach, in units of the present bound."""
+    return (values.double() / bound).abs().clamp(max=8.0).pow(SOFT_MAXIMUM).mean().float()
+
+
+def _decoded(codec: Codec, name: str, wire: Fields) -> Tensor:
+    """A field's values, whatever came for it: the other side may lie."""
+    if set(wire) != {name + part for part in codec.parts}:
+        raise MessageError(f"'{name}' came as {sorted(wire)}, which are not codes of {codec}; use the same seals.")
+    try:
+        values = codec.decode(name, wire)
+    except MessageError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise MessageError(f"'{name}' came in tensors that are not codes of {codec}: {error}") from error
+    if not bool(torch.isfinite(values).all()):
+        raise MessageError(f"'{name}' came on a scale that makes its values infinite.")
+    return values

@@ -1,0 +1,195 @@
+"""What a group of parties knows about the labels: one number per group, from the parties' distances.
+
+:class:`OpenScores` lets the owner read every party's distances, once. :class:`HelperScores` lets a helper open
+blinded sums of distances, about rows that it cannot name, and tells the owner only their order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from colonnade.core.method import Parties
+from colonnade.selection.distances import Ranks, Sample, Steps, checked_distances, checked_ranks, key_message, packed
+from colonnade.selection.fagin import touched_by_order
+from colonnade.selection.helper import Helper
+from colonnade.selection.information import Estimate, information, ranks, same_class
+from colonnade.selection.row_order import Secret
+from colonnade.wire.ledger import OWNER
+
+Group = tuple[int, ...]
+Score = Callable[[Iterable[int]], Estimate]
+"""What the strategies need: the information of a group of parties."""
+
+
+class GroupScores(ABC):
+    """Information by group, each group estimated once; ``always`` are parties that are in every group."""
+
+    def __init__(
+        self, names: Sequence[str], labels: Tensor, sample: Sample, neighbours: int, always: Sequence[int] = ()
+    ) -> None:
+        self.names, self.sample, self.neighbours, self.always = list(names), sample, neighbours, tuple(always)
+        self.labels = labels[sample.rows]
+        self.sparing = False  # add up only what Fagin's algorithm touches
+        self.touched: list[float] = []  # the share of rows, by group
+        self._known: dict[Group, Estimate] = {}
+
+    def __call__(self, group: Iterable[int]) -> Estimate:
+        """The information of a group and of those who always take part."""
+        members = tuple(sorted({*group, *self.always}))
+        if members not in self._known:
+            self._known[members] = self._estimate(self._ranks(members))
+        return self._known[members]
+
+    @property
+    def evaluations(self) -> int:
+        """Of how many groups distances were added up."""
+        return sum(len(members) > 1 for members in self._known)
+
+    @cached_property
+    def own(self) -> list[Estimate]:
+        """Every party's information by itself."""
+        return [self._estimate(ranked) for ranked in self.orders]
+
+    @cached_property
+    def likeness(self) -> Tensor:
+        """How alike two parties order the rows [parties, parties]: the mean correlation of ranks, 1 for a copy."""
+        ranked = torch.stack([order.to(torch.float32) for order in self.orders])
+        ranked = torch.nn.functional.normalize(ranked - ranked.mean(2, keepdim=True), dim=2).flatten(1)
+        return (ranked @ ranked.T / self.sample.queries).fill_diagonal_(0.0)
+
+    def _estimate(self, ranked: Tensor) -> Estimate:
+        return information(ranked, self.labels, self.neighbours)
+
+    def _cells(self, members: Group) -> Tensor:
+        """What Fagin's algorithm touches for a group, found from the parties' orders alone."""
+        lists = torch.stack([self.orders[k] for k in members])
+        cells = touched_by_order(lists, same_class(self.labels, self.sample.queries), self.neighbours)
+        self.touched.append(float(cells.float().mean()))
+        return cells
+
+    @property
+    @abstractmethod
+    def orders(self) -> list[Tensor]:
+        """Every party's own ranks."""
+
+    @property
+    @abstractmethod
+    def opened(self) -> list[str]:
+        """What was opened to whom, in plain sentences."""
+
+    @abstractmethod
+    def _ranks(self, members: Group) -> Tensor:
+        """The ranks by the summed distances of a group."""
+
+
+class OpenScores(GroupScores):
+    """The owner reads every party's distances and adds them up itself."""
+
+    def __init__(
+        self,
+        parties: Parties,
+        steps: Steps,
+        labels: Tensor,
+        sample: Sample,
+        neighbours: int,
+        always: Sequence[int] = (),
+    ) -> None:
+        super().__init__(parties.names, labels, sample, neighbours, always)
+        replies = parties.ask(steps.distances, sample.turn(0))
+        self.distances = [
+            checked_distances(reply.squared, sample.shape, name)
+            for reply, name in zip(replies, parties.names, strict=True)
+        ]
+
+    @cached_property
+    def orders(self) -> list[Tensor]:
+        """Every party's own ranks, found by the owner."""
+        return [ranks(distances) for distances in self.distances]
+
+    @property
+    def opened(self) -> list[str]:
+        """The owner has everything."""
+        queries, rows = self.sample.shape
+        others = [name for k, name in enumerate(self.names) if k not in self.always]
+        return [
+            f"The owner read the squared distances of each of {', '.join(others)} between {queries} and {rows} rows; "
+            "they fix that party's rows up to a rotation.",
+            "No other side learnt anything.",
+        ]
+
+    def _ranks(self, members: Group) -> Tensor:
+        total = torch.stack([self.distances[k] for k in members]).sum(0)
+        return ranks(torch.where(self._cells(members), total, torch.inf) if self.sparing else total)
+
+
+class HelperScores(GroupScores):
+    """The owner reads orders only: each party's own from the party, a group's from the helper that opens its sum."""
+
+    def __init__(
+        self,
+        parties: Parties,
+        steps: Steps,
+        helper: Helper,
+        secret: Secret,
+        labels: Tensor,
+        sample: Sample,
+        neighbours: int,
+        always: Sequence[int] = (),
+    ) -> None:
+        super().__init__(parties.names, labels, sample, neighbours, always)
+        self.parties, self.steps, self.helper, self.secret = parties, steps, helper, secret
+        parties.tell(steps.remember, sample.turn(0), all=key_message(secret))
+        replies = parties.ask(steps.order, sample.turn(0))
+        self._own = [
+            checked_ranks(reply.nearer, sample.shape, name) for reply, name in zip(replies, parties.names, strict=True)
+        ]
+        self.sums = 0
+
+    @property
+    def orders(self) -> list[Tensor]:
+        """Every party's own ranks, as it told them."""
+        return self._own
+
+    @property
+    def opened(self) -> list[str]:
+        """The helper has sums, the owner orders."""
+        queries, rows = self.sample.shape
+        told = [
+            f"The owner read who is nearer than whom among {rows} rows, for {queries} queries: by each party's own "
+            f"columns, and by those of {self.sums} groups together. It read no distance.",
+            f"{self.helper.name} opened the summed distances of {self.sums} groups, each time about the same rows in "
+            "another secret order and in other units; it knows no id, no label and no column.",
+        ]
+        if self.sparing:
+            told.append(
+                f"The parties and {self.helper.name} learnt how many rows each query needed, which hints at how pure "
+                "its neighbourhood is in labels."
+            )
+        return [*told, "The parties learnt nothing else of each other."]
+
+    def _ranks(self, members: Group) -> Tensor:
+        if len(members) == 1:
+            return self._own[members[0]]  # nothing to add, so nothing is opened
+        self.sums += 1
+        queries, rest = self.sample.shuffled(self.secret, self.sums)
+        rows = torch.cat([queries, rest])
+        turn = self.sample.turn(self.sums, (queries, rest))
+        if self.sparing:
+            cells = packed(self._cells(members)[queries][:, rows])
+            self.parties.tell(self.steps.want, turn, all=cells, to=members)
+            came = self.helper.order_some(self.steps.some, members, turn, cells)
+        else:
+            came = self.helper.order(self.steps.stretched, members, turn, self.sample.queries)
+        return self._named(came, queries, rows)
+
+    def _named(self, came: Ranks, queries: Tensor, rows: Tensor) -> Tensor:
+        """An order of shuffled rows as one of the rows that the owner knows."""
+        shuffled = checked_ranks(came.nearer, self.sample.shape, f"{self.helper.name} (for the {OWNER})")
+        named = torch.empty_like(shuffled)
+        named[queries[:, None], rows[None, :]] = shuffled
+        return named

@@ -1,0 +1,1 @@
+"""What a side keeps on disk: checkpoints, run folders, budgets, states."""

@@ -1,0 +1,70 @@
+"""Privacy budgets on disk between checkpoints: evaluating and predicting are releases that no checkpoint follows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from colonnade.core.state import under
+from colonnade.disk.tensor_files import read_tensors
+from colonnade.errors import CheckpointError
+from colonnade.store.run_folder import write_bytes
+from colonnade.wire.channel import Channel
+
+SPENT = "privacy.safetensors"
+DIGEST = "digest"
+
+
+def write_spent(folder: Path, channel: Channel, names: Sequence[str]) -> None:
+    """Write down what every party's releases have cost so far."""
+    spent = {name: channel.end(name).spent() for name in names}
+    flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
+    write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}), durable=True)
+
+
+def read_spent(folder: Path, channel: Channel, names: Sequence[str]) -> None:
+    """Take back what was written; a file that is gone or altered is not taken for nothing spent."""
+    budgets = {name: budget for name in names if (budget := channel.end(name).budget) is not None}
+    if not (folder / SPENT).exists():
+        if any(budget.releases for budget in budgets.values()):
+            raise _not_known(folder, "missing")
+        return
+    flat = _read(folder)
+    for name, budget in budgets.items():
+        spent = under(under(flat, name), "budget")
+        if not spent:
+            raise _not_known(folder, "damaged")
+        budget.load(spent)
+
+
+def is_written(folder: Path) -> bool:
+    """Whether a folder says what was spent."""
+    return (folder / SPENT).exists()
+
+
+def _read(folder: Path) -> dict[str, Tensor]:
+    try:
+        flat = load(read_tensors(folder / SPENT))
+    except (OSError, ValueError, SafetensorError):
+        raise _not_known(folder, "damaged") from None
+    written = flat.pop(DIGEST, None)  # older folders have none
+    if written is not None and not torch.equal(written, _digest(flat)):
+        raise _not_known(folder, "damaged")
+    return flat
+
+
+def _digest(flat: Mapping[str, Tensor]) -> Tensor:
+    return torch.tensor(list(hashlib.sha256(save(dict(flat))).digest()), dtype=torch.uint8)
+
+
+def _not_known(folder: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{folder / SPENT}, without which nobody knows what was spent of the privacy budgets, is {why}; "
+        "bring it back from a copy, or start anew."
+    )

@@ -1,0 +1,61 @@
+"""Every party's preparation in a run's folder, each in files of its own: JSON and safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from colonnade.disk.small_files import read_json
+from colonnade.disk.tensor_files import read_tensors
+from colonnade.errors import CheckpointError
+from colonnade.store.run_folder import make_folder, write_bytes, write_text
+from colonnade.tables.prepare.preparation import Preparation
+
+PLACE = "preparation"
+
+
+def write_preparations(folder: Path, preparations: Mapping[str, Preparation]) -> None:
+    """Write what is not there yet; a run's preparations never change."""
+    if not preparations:
+        return
+    inside = make_folder(folder / PLACE)
+    for number, (name, preparation) in enumerate(preparations.items()):
+        place = inside / f"{number:03d}.json"
+        if not place.exists():
+            facts, arrays = preparation.state()
+            raw = save_arrays(arrays)
+            write_bytes(place.with_suffix(".safetensors"), raw)
+            written = {"name": name, "preparation": facts, "digest": _digest(name, facts, raw)}
+            write_text(place, json.dumps(written))  # last: it says that both are there
+
+
+def read_preparations(folder: Path) -> dict[str, Preparation]:
+    """Those of a folder by the names of their parties, the owner's first; none if there are none."""
+    return dict(_read(place) for place in sorted((folder / PLACE).glob("*.json")))
+
+
+def _read(place: Path) -> tuple[str, Preparation]:
+    try:
+        written = read_json(place)
+        raw = read_tensors(place.with_suffix(".safetensors"))
+        name, facts = str(written["name"]), written["preparation"]
+        if written.get("digest") not in (None, _digest(name, facts, raw)):  # older folders have none
+            raise ValueError
+        arrays = load_arrays(raw)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
+        raise CheckpointError(
+            f"the preparation {place.with_suffix('')}, a .json and a .safetensors file, is damaged or foreign; bring "
+            "both back from a copy, or train again."
+        ) from None
+    return name, Preparation.from_state(facts, arrays)
+
+
+def _digest(name: str, facts: dict[str, Any], raw: bytes) -> str:
+    return hashlib.sha256(json.dumps([name, facts], sort_keys=True).encode() + raw).hexdigest()

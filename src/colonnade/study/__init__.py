@@ -1,0 +1,1 @@
+"""What is done with runs: selection, explanation, sweeps, scores, distillation."""

@@ -1,0 +1,125 @@
+"""Importance of parties that needs no heads: what held-out rows lose when one party's columns say nothing.
+
+A party changes its own columns and answers as it does in any prediction: nothing else travels, and the ledger counts
+it under ``predict``. But the owner sees answers to several versions of the same rows, which tell more than one: so
+runs under ``Noise`` (each answer would cost privacy) and ``Blind`` (two sums would show one party) are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from colonnade.core.options import seed_of, whole
+from colonnade.core.schedule import derive_seed
+from colonnade.core.table import Table, check_federation, parties_of
+from colonnade.errors import ConfigError, unknown
+from colonnade.run.training import Run
+from colonnade.study.compared_score import check_may_compare, check_run, score, score_name
+from colonnade.study.noisy_tables import check_scale, exchanged, noisy, shuffled
+
+WAYS = {
+    "permutation": "the party's columns are dealt out anew among the rows",
+    "noise": "noise of N(0, scale^2) is added to the party's columns (VIM's noisy test party)",
+    "away": "the party is away, and zeros or the run's own policy stand for its answers",
+}
+BAR = 24
+
+
+@dataclass(frozen=True)
+class Importance:
+    """One number per party that says how much it matters, and how sure that is."""
+
+    each: dict[str, float]
+    """The mean drop of the score without the party's columns, or the mean head norm of several runs."""
+    spread: dict[str, float]
+    """The standard deviation of one measurement."""
+    by: str
+    score: str
+    base: float | None = None
+    """The score with everybody's columns, where it was measured."""
+
+    @property
+    def ranking(self) -> list[str]:
+        """The parties, the most important first."""
+        return sorted(self.each, key=lambda name: -self.each[name])
+
+    def __str__(self) -> str:
+        wide, most = max(map(len, self.each)), max(max(self.each.values()), 1e-12)
+        base = "" if self.base is None else f", {self.score} {self.base:.4f} with everybody"
+        bars = {name: "#" * round(BAR * max(value, 0.0) / most) for name, value in self.each.items()}
+        lines = [
+            f"{name:{wide}}  {value:8.4f} +- {self.spread[name]:.4f}  {bars[name]}".rstrip()
+            for name, value in self.each.items()
+        ]
+        return "\n".join([f"importance by {self.by}{base}", *lines])
+
+
+def importance(
+    run: Run, test: Sequence[Table], *, by: str = "permutation", repeats: int = 10, scale: float = 1.0, seed: int = 0
+) -> Importance:
+    """How much accuracy on held-out rows is lost when one party's columns say nothing; for any method.
+
+    ``by="permutation"`` deals the party's columns out anew among the rows, ``"noise"`` adds N(0, ``scale``^2) to them
+    as the VIM paper does, and ``"away"`` leaves the party out (under the run's ``missing=`` policy, or with zeros). The
+    spread is over ``repeats``, each with another disturbance and another bootstrap of the rows.
+
+    Every repeat is a prediction for all rows and costs its bytes. Methods whose owner predicts alone lose nothing
+    without the others. Runs under ``Noise`` or ``Blind`` are refused, see the module's text.
+
+    >>> import colonnade as cn
+    >>> train, test = cn.load("digits", parties=4)
+    >>> run = cn.train(train, "vimadmm", epochs=2)
+    >>> found = cn.importance(run, test, repeats=2)
+    >>> found.ranking[-1], min(found.each.values()) > 0
+    ('party 1', True)
+    """
+    check_run(run)
+    if by not in WAYS:
+        raise unknown("way to measure importance", by, WAYS)
+    if whole(repeats, "repeats") < 2:
+        raise ConfigError(f"repeats={repeats} is out of range; give at least 2, or there is no spread.")
+    check_federation(test)
+    check_may_compare(run)
+    seeds = [(seed_of(seed), repeat) for repeat in range(repeats)]
+    base, labels, scale = run.outputs(test), test[0].labels, check_scale(scale)
+    drops = {
+        table.name: _drops(run, base, _disturbed(run, test, table, by, scale, seeds), labels, seeds)
+        for table in parties_of(test)
+        if by != "away" or table is not test[0]  # the owner is never away from itself
+    }
+    return Importance(
+        each={name: float(on_all.mean()) for name, (on_all, _) in drops.items()},
+        spread={name: float(on_some.std()) for name, (_, on_some) in drops.items()},
+        by=by,
+        score=score_name(run),
+        base=score(run, base, labels),
+    )
+
+
+def _disturbed(
+    run: Run, test: Sequence[Table], table: Table, by: str, scale: float, seeds: Sequence[tuple[int, int]]
+) -> Iterable[Tensor]:
+    """Outputs without what the table's columns say, one per seed."""
+    if by == "away":
+        policy = "zero" if run.settings.missing == "refuse" else run.settings.missing
+        return [run.outputs(test, away=[table.name], missing=policy)] * len(seeds)
+    changed = (shuffled(table, *seed) if by == "permutation" else noisy(table, scale, *seed) for seed in seeds)
+    return (run.outputs(exchanged(test, one)) for one in changed)
+
+
+def _drops(
+    run: Run, base: Tensor, disturbed: Iterable[Tensor], labels: Tensor, seeds: Sequence[tuple[int, int]]
+) -> tuple[Tensor, Tensor]:
+    """What each disturbance costs on all rows, and on a bootstrap of them that is another each time."""
+    pairs = []
+    for found, seed in zip(disturbed, seeds, strict=True):
+        random = torch.Generator().manual_seed(derive_seed(*seed, "bootstrap"))
+        rows = torch.randint(len(labels), (len(labels),), generator=random)
+        on_rows = score(run, base[rows], labels[rows]) - score(run, found[rows], labels[rows])
+        pairs.append((score(run, base, labels) - score(run, found, labels), on_rows))
+    on_all, on_some = torch.tensor(pairs, dtype=torch.float64).T
+    return on_all, on_some

@@ -1,0 +1,87 @@
+"""What the owner gets of a prediction on files: ids and scores, to look at or to write down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from colonnade.errors import ConfigError, FolderError
+from colonnade.tables.sheets.arrow import arrow
+from colonnade.wire.ledger import Ledger
+
+SUFFIXES = (".csv", ".parquet")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Ids of the owner's rows, in the order of its file, and what the model says of each."""
+
+    ids: np.ndarray
+    values: Tensor
+    """Class probabilities [rows, classes], values [rows], or the probabilities of several labels [rows, labels]."""
+    names: tuple[str, ...]
+    """The classes' or labels' names."""
+    task: str
+    notes: tuple[str, ...] = ()
+    """Which rows were not scored, or without whom."""
+    ledger: Ledger = field(default_factory=Ledger, repr=False)
+    """What the alignment sent; what the predictions sent is in the run's."""
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """What is written: the id, the likeliest class or not, and one column per class, label or value."""
+        found: dict[str, np.ndarray] = {"id": self.ids}
+        values = self.values.numpy()
+        if self.task == "values":
+            return found | {"value": values}
+        if self.task == "classes":
+            found["class"] = np.array(self.names)[values.argmax(1)]
+        return found | {f"p({name})": values[:, k] for k, name in enumerate(self.names)}
+
+    def write(self, path: str | Path) -> Path:
+        """Write a CSV or Parquet file, whole or not at all."""
+        place = check_place(path)
+        draft = place.with_name(f".{place.name}.draft")
+        try:
+            _write(self.columns, draft, place.suffix.lower())
+            os.replace(draft, place)
+        except OSError as error:
+            raise FolderError(f"the scores {place} cannot be written: {error.strerror or error}.") from error
+        finally:
+            draft.unlink(missing_ok=True)
+        return place
+
+    def __str__(self) -> str:
+        return "\n".join([f"{len(self.ids):,} rows scored", *self.notes])
+
+
+def check_place(path: str | Path) -> Path:
+    """A file that scores can be written to, by its suffix and folder."""
+    place = Path(path)
+    if place.suffix.lower() not in SUFFIXES:
+        raise ConfigError(
+            f"scores are written as CSV or Parquet, but {place} is neither; end it with .csv or .parquet."
+        )
+    if not place.parent.is_dir():
+        raise FolderError(f"the folder of {place} does not exist; make it first.")
+    if place.is_dir() or not os.access(place.parent, os.W_OK):
+        why = "it is a folder" if place.is_dir() else "its folder is read-only"
+        raise FolderError(f"the scores {place} cannot be written: {why}; choose another place.")
+    return place
+
+
+def _write(columns: dict[str, np.ndarray], path: Path, suffix: str) -> None:
+    table = arrow().table({name: _plain(column) for name, column in columns.items()})
+    if suffix == ".parquet":
+        arrow("pyarrow.parquet").write_table(table, path)
+    else:
+        arrow("pyarrow.csv").write_csv(table, path)
+
+
+def _plain(column: np.ndarray) -> Sequence[object] | np.ndarray:
+    return column.tolist() if column.dtype.kind in "UO" else column

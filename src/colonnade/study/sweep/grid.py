@@ -1,0 +1,259 @@
+"""``sweep``: which points are there already, and the others over processes."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from colonnade.core.method import Method, make_method
+from colonnade.core.options import whole
+from colonnade.core.table import Table, check_federation
+from colonnade.data import load
+from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
+from colonnade.disk.small_files import read_json
+from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingError, unknown
+from colonnade.run.train import train
+from colonnade.runtime.cluster import Cluster
+from colonnade.store.run_folder import make_folder, write_text
+from colonnade.study.sweep.cluster_sweep import over_cluster
+from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, found_at, grid
+from colonnade.study.sweep.sweep_table import Row, Sweep
+
+Kept = dict[str, Any]
+OnPoint = Callable[[Row], None]
+OF_ONE_RUN = ("folder", "on_round", "away")
+KEPT: Form = {
+    "point": {"*": ANYTHING},
+    "found?": {"*": NUMBER},
+    "heads?": {"*": NUMBER},
+    "error?": TEXT,
+    "digest?": TEXT,
+}
+SPAWN = multiprocessing.get_context("spawn")  # a fork of a process in which torch has threads may hang
+
+
+def sweep(
+    data: str | Mapping[str, Any] | Sequence[Table],
+    method: str | Method = "vimadmm",
+    over: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    folder: str | Path,
+    processes: int = 2,
+    cluster: Cluster | None = None,
+    test: Sequence[Table] | None = None,
+    on_point: OnPoint | None = None,
+    **options: Any,
+) -> Sweep:
+    """Train once for every combination of the values in ``over``, several at a time, and give one table.
+
+    ``over`` maps options of the method (``rho``, ``local_steps``, ...), options of :func:`colonnade.train` (``seed``,
+    ``batch``, ``epochs``, ...), ``bits`` (adds ``cn.Bits``; None adds nothing) and, if ``data`` is a name, ``parties``
+    and ``rows`` to lists of values. ``data`` is a name for :func:`colonnade.load`, or ``{"load": name, ...}`` with its
+    options, which every process loads itself, or tables, with ``test`` beside them. ``options`` go to ``train``.
+
+    Each point is kept in ``folder`` when it is done, so the same call goes on after an interruption and trains nothing
+    twice; other ``options`` there are refused. A point that fails leaves its sentence in the table; the others go on.
+    ``cluster`` spreads the points over a :class:`colonnade.Cluster` instead, as many at a time as it has room for.
+    In a script, call it below ``if __name__ == "__main__":``, or with ``processes=1``, which trains in this process.
+
+    >>> import tempfile, colonnade as cn
+    >>> digits = {"load": "digits", "parties": 2, "rows": 100}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = cn.sweep(digits, "vimsgd", {"lr": [0.1, 0.3]}, epochs=1, batch=50, folder=folder, processes=1)
+    >>> [row["lr"] for row in found.rows], "test_accuracy" in found.best()
+    ([0.1, 0.3], True)
+    """
+    plan = _plan(data, make_method(method), options, test)
+    points = _points(plan, {} if over is None else over)
+    place = _claimed(make_folder(folder), plan)
+    if not 1 <= whole(processes, "processes") <= 64:
+        raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
+    kept = {_file(place, point): _read_point(_file(place, point), point) for point in points}
+    todo = [point for point in points if kept[_file(place, point)] is None]
+    for one in _work(plan, todo, place, processes, cluster):
+        kept[_file(place, one["point"])] = one
+        if on_point is not None:
+            on_point(_row(one))
+    done = [one for one in kept.values() if one is not None]
+    return Sweep(tuple(points[0]), [_row(one) for one in done], [one.get("heads", {}) for one in done])
+
+
+def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Table] | None) -> SweepPlan:
+    for name in options:
+        if name in OF_ONE_RUN:
+            raise ConfigError(f"{name}= is for one run, not for a sweep of many; leave it out.")
+        if name not in inspect.signature(train).parameters:
+            raise unknown("option of train", name, inspect.signature(train).parameters)
+    if isinstance(data, str | Mapping):
+        if test is not None:
+            raise ConfigError("test= came with the name of a data set, which brings its own test rows; leave it out.")
+        how = {"load": data} if isinstance(data, str) else dict(data)
+        if not isinstance(how.get("load"), str):
+            raise ConfigError(
+                f"data={data!r} names no data set; give {{'load': 'digits', 'parties': 4}}, for instance."
+            )
+        for name in how:
+            if name not in ("load", *inspect.signature(load).parameters):
+                raise unknown("option of load", name, inspect.signature(load).parameters)
+        return SweepPlan(how, method, options)
+    check_federation(data, several=True)
+    return SweepPlan(compact(data), method, options, None if test is None else compact(test))
+
+
+def _points(plan: SweepPlan, over: Mapping[str, Sequence[Any]]) -> list[Point]:
+    if not isinstance(over, Mapping) or not over:
+        raise ConfigError(f"over={over!r} names nothing to sweep over; give {{'seed': [0, 1, 2]}}, for instance.")
+    for key, values in over.items():
+        plan.check_key(key)
+        if isinstance(values, str) or not isinstance(values, Sequence | range) or not len(values):
+            raise ConfigError(f"over= has {key}={values!r}; give a list of values, such as {key}=[1, 2].")
+    try:
+        plain: dict[str, list[Any]] = json.loads(json.dumps({key: list(values) for key, values in over.items()}))
+    except TypeError as error:
+        raise ConfigError(
+            f"over= holds a value that cannot be written down: {error}; use plain numbers and texts."
+        ) from None
+    if len(plain.get("epochs", [])) and len(plain.get("rounds", [])):
+        raise ConfigError("over= has epochs and rounds, which say the same; keep one of them.")
+    return grid(plain)
+
+
+def _claimed(folder: Path, plan: SweepPlan) -> Path:
+    """The folder, if it is empty or holds a sweep with the same base."""
+    now, place = plan.description(), folder / "sweep.json"
+    if not place.exists():
+        write_text(place, json.dumps(now, indent=2))
+        return folder
+    was = _read(place)
+    if not isinstance(was, dict):
+        raise FolderError(f"{place} does not describe a sweep; it is damaged: bring it back, or choose another folder.")
+    for part in now:
+        if was.get(part) != now[part]:
+            raise FolderError(
+                f"the folder {folder} holds a sweep with other {part}, {_difference(was.get(part), now[part])}; "
+                "undo that or choose another folder."
+            )
+    return folder
+
+
+def _difference(was: Any, now: Any) -> str:
+    if isinstance(was, dict) and isinstance(now, dict):
+        key = next(key for key in {**was, **now} if was.get(key) != now.get(key))
+        return f"{key}={was.get(key)!r} instead of {now.get(key)!r}"
+    return "which are not those given"
+
+
+def _file(folder: Path, point: Point) -> Path:
+    return folder / f"{hashlib.sha256(json.dumps(point, sort_keys=True).encode()).hexdigest()[:16]}.json"
+
+
+def _read(place: Path) -> Kept | None:
+    """What a file says; nothing if there is none, or half of one."""
+    try:
+        found: Kept = read_json(place)
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _read_point(place: Path, point: Point) -> Kept | None:
+    """What a point's file says of it, as it was written; nothing if there is none, or half of one."""
+    kept = _read(place)
+    if kept is None:
+        return None
+    wrong = first_wrong(kept, KEPT)
+    if wrong is None and kept["point"] != point:
+        wrong = Wrong("point", kept["point"], f"{point}")
+    if wrong is None and kept.pop("digest", None) not in (None, _digest(kept)):  # older folders have none
+        wrong = Wrong("digest", "another one", "that of the rest")
+    if wrong is not None:
+        raise FolderError(
+            f"{place} does not say what a point of a sweep came to: {wrong}; delete it to train it again."
+        )
+    return kept
+
+
+def _digest(kept: Kept) -> str:
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _row(kept: Kept) -> Row:
+    return {**kept["point"], **kept.get("found", {}), **({"error": kept["error"]} if "error" in kept else {})}
+
+
+# the points that are not there yet
+
+
+def _work(plan: SweepPlan, todo: list[Point], folder: Path, processes: int, cluster: Cluster | None) -> Iterator[Kept]:
+    if cluster is not None:
+        for point, result in over_cluster(plan, todo, cluster):
+            yield _told(point, lambda point=point, result=result: _settle(point, folder, result))  # type: ignore[misc]
+    elif processes == 1:
+        for point in todo:
+            yield _told(point, lambda point=point: _settle(point, folder, lambda: found_at(plan, point)))  # type: ignore[misc]
+    elif todo:
+        yield from _over_processes(plan, todo, folder, min(processes, len(todo)))
+
+
+def _over_processes(plan: SweepPlan, todo: list[Point], folder: Path, processes: int) -> Iterator[Kept]:
+    try:
+        ForkingPickler.dumps(plan)  # as the pool will: our own data for our own processes, nothing from outside
+    except Exception as error:
+        raise ConfigError(
+            f"a sweep over processes cannot send them a model or optimiser of your own ({error}); define it at the "
+            "top of a module, or use processes=1."
+        ) from None
+    pool = ProcessPoolExecutor(processes, SPAWN, _begin, (plan,))
+    try:
+        points = {pool.submit(_settle_here, point, folder): point for point in todo}
+        for future in as_completed(points):
+            yield _told(points[future], future.result)
+    except BrokenProcessPool:
+        raise TrainingError(
+            "a process of the sweep ended before its point was done: it was killed, or the script calls cn.sweep "
+            'outside of if __name__ == "__main__":; what is done is kept, so call it again.'
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _told(point: Point, result: Callable[[], Kept]) -> Kept:
+    """What came of a point; failures that Colonnade has no sentence for are told but not kept, so tried again."""
+    try:
+        return result()
+    except (BrokenProcessPool, FolderError):
+        raise
+    except Exception as error:
+        return {"point": point, "error": f"{type(error).__name__}: {error}"}
+
+
+def _settle(point: Point, folder: Path, found: Callable[[], Kept]) -> Kept:
+    """Keep what came of a point, or the sentence with which it was refused."""
+    try:
+        kept = found()
+    except ColonnadeError as error:
+        kept = {"point": point, "error": str(error)}
+    write_text(_file(folder, point), json.dumps({**kept, "digest": _digest(kept)}))
+    return kept
+
+
+_plans: list[SweepPlan] = []  # in a process of the pool: the one that it works on, sent once and not with every point
+
+
+def _begin(plan: SweepPlan) -> None:
+    torch.set_num_threads(1)
+    _plans.append(plan)
+
+
+def _settle_here(point: Point, folder: Path) -> Kept:
+    return _settle(point, folder, lambda: found_at(_plans[-1], point))

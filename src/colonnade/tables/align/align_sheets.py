@@ -1,0 +1,188 @@
+"""``align``: find the rows that all parties have in common, without showing anybody the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from colonnade.core.method import Turn
+from colonnade.core.options import seed_of, whole
+from colonnade.core.state import Packed
+from colonnade.core.table import Table
+from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableError, unknown
+from colonnade.runtime import InProcess
+from colonnade.runtime.group import Group
+from colonnade.seal.key_agreement import Identity
+from colonnade.tables.align.align_terms import MODES, AlignTerms
+from colonnade.tables.align.alignment import Alignment, who_learns
+from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
+from colonnade.tables.align.alignment_party import AlignmentParty
+from colonnade.tables.align.comparison import too_few
+from colonnade.tables.align.id_texts import texts
+from colonnade.wire.channel import Channel
+from colonnade.wire.ledger import OWNER
+
+__all__ = ["Alignment", "AlignmentGroup", "HasIds", "align", "who_learns"]
+
+RUNTIMES = ("loop", "bytes")
+
+
+class HasIds(Protocol):
+    """Whatever has a name and ids: a table, or a file that was read."""
+
+    @property
+    def name(self) -> str:
+        """Whose it is."""
+
+    @property
+    def ids(self) -> Any:
+        """One id per row."""
+
+
+class AlignmentGroup(Group):
+    """One party of an alignment in this process: its end of the protocol, and how long it worked."""
+
+    def __init__(self, member: int, peer: AlignmentParty) -> None:
+        super().__init__()
+        self.members = [member]
+        self.peer = peer
+        self.name = peer.name
+        self.seconds = 0.0
+
+    def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
+        """Run the step at this party."""
+        began = time.process_time()
+        try:
+            return [step(self, turn, *received)]
+        finally:
+            self.seconds += time.process_time() - began
+
+    def inputs(self, turn: Turn) -> Tensor:
+        """No column takes part in an alignment."""
+        raise ConfigError(f"'{self.name}' was asked for its columns in an alignment, which is about ids only; stop.")
+
+    def labels(self, turn: Turn) -> Tensor:
+        """Nor does a label."""
+        raise ConfigError(f"'{self.name}' was asked for its labels in an alignment, which is about ids only; stop.")
+
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """An alignment has no other tables."""
+
+    def states(self) -> dict[int, Packed]:
+        """Nothing is saved: the secrets are of one alignment."""
+        return {self.members[0]: {}}
+
+    def load(self, states: dict[int, Packed]) -> None:
+        """Nothing was saved."""
+
+
+def align(
+    sheets: Sequence[HasIds],
+    *,
+    mode: str = "psi",
+    minimum: int = 1,
+    seed: int = 0,
+    maximum: int | None = None,
+    on_progress: Progress | None = None,
+    names: Sequence[str] | None = None,
+    runtime: str = "loop",
+) -> Alignment:
+    """Find the rows that all parties have, in one order for all; ``alignment.take(tables)`` is the federation of those.
+
+    ``sheets`` are tables, or anything with a ``name`` and ``ids``, the owner's first; ``names`` replaces their names.
+    Ids are compared as texts: the number 7 and the text "7" are the same. With ``mode="psi"`` nobody learns an id of
+    another party that is not common to all (:func:`who_learns` says who learns what);
+    ``mode="plain"`` is quick and shows the owner a hash of every id. Fewer common ids than ``minimum`` are an error,
+    and nobody is told which they are; a set of more than ``maximum`` ids is refused. The order follows from ``seed``
+    and the common ids, so it is the same every time and in both modes. ``on_progress(done, in_all)`` hears how many
+    ids were masked. ``runtime="bytes"`` really encodes every message.
+
+    >>> import colonnade as cn
+    >>> bank = cn.Table(ids=["ann", "bob", "eve"], labels=[0, 1, 1], name="bank")
+    >>> shop = cn.Table(ids=["eve", "dan", "ann"], columns=[[3.0], [4.0], [1.0]], name="shop")
+    >>> alignment = cn.align([bank, shop])
+    >>> alignment.count, [sorted(table.ids.tolist()) for table in alignment.take([bank, shop])]
+    (2, [['ann', 'eve'], ['ann', 'eve']])
+    """
+    called = _names(sheets, names)
+    _check_rules(sheets, called)
+    terms = _terms(mode, (OWNER, *called[1:]), minimum, seed, maximum)
+    if runtime not in RUNTIMES:
+        raise unknown("runtime of an alignment", runtime, RUNTIMES)
+    began = time.process_time()
+    seats = _seats([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
+    channel = Channel(wire=runtime == "bytes")
+    try:
+        AlignmentOwner(InProcess(seats, seats, channel, owner_is_first=True), terms, on_progress).run()
+    except (PrivacyError, NoCommonIdError):
+        compared = seats[terms.comparer].peer.comparison
+        if compared is None or compared.count is None:
+            raise
+        raise too_few(terms, compared.count) from None  # who has all tables here may hear how many
+    seconds = time.process_time() - began
+    by_party = {name: seat.seconds for name, seat in zip(called, seats, strict=True)}
+    # What the owner does beside its own steps: it relays.
+    by_party[called[0]] += seconds - sum(by_party.values())
+    return Alignment(
+        names=called,
+        rows={name: seat.peer.rows for name, seat in zip(called, seats, strict=True)},
+        sizes=dict(zip(called, seats[0].peer.sizes, strict=True)),
+        mode=mode,
+        proof=seats[0].peer.proof,
+        opened=who_learns(mode, called),
+        seconds=seconds,
+        seconds_by_party=by_party,
+        ledger=channel.ledger,
+    )
+
+
+def _seats(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
+    """Every party behind its end of the protocol, with an identity of its own."""
+    identities = {name: Identity.new() for name in terms.names}
+    keys = {name: identity.public for name, identity in identities.items()}
+    return [
+        AlignmentGroup(place, AlignmentParty(terms, place, own, identities[name], keys))
+        for place, (name, own) in enumerate(zip(terms.names, ids, strict=True))
+    ]
+
+
+def _names(sheets: Sequence[HasIds], names: Sequence[str] | None) -> tuple[str, ...]:
+    if not isinstance(sheets, Sequence) or isinstance(sheets, str) or len(sheets) < 2:
+        raise TableError("an alignment is between two parties or more; give a list of their tables, the owner's first.")
+    for sheet in sheets:
+        if not hasattr(sheet, "ids") or not hasattr(sheet, "name"):
+            raise TableError(f"a {type(sheet).__name__} has no name and ids; give tables, or what cn.read gives.")
+    called = tuple(sheet.name for sheet in sheets) if names is None else tuple(names)
+    if len(called) != len(sheets):
+        raise ConfigError(f"{len(called)} names came for {len(sheets)} parties; give one for each.")
+    for name in called:
+        if not (isinstance(name, str) and name.isascii() and name.isprintable() and 0 < len(name) <= 64):
+            raise TableError(f"the name {name!r} cannot travel; use 1 to 64 printable ASCII characters.")
+    if len(set(called)) < len(called):
+        raise TableError(f"two parties have the same name among {', '.join(called)}; give each its own with names=.")
+    if OWNER in called[1:]:
+        raise TableError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
+    return called
+
+
+def _check_rules(sheets: Sequence[HasIds], called: Sequence[str]) -> None:
+    """Refuse files whose ids were normalised by different rules: too few of them would be common, or wrong ones."""
+    rules = {name: sheet.rule for sheet, name in zip(sheets, called, strict=True) if hasattr(sheet, "rule")}
+    if len(set(rules.values())) > 1:
+        each = ", ".join(f"'{name}' {'+'.join(rule) or 'nothing'}" for name, rule in rules.items())
+        raise TableError(f"ids were normalised by different rules ({each}); read all files with the same normalise=.")
+
+
+def _terms(mode: str, names: tuple[str, ...], minimum: int, seed: int, maximum: int | None) -> AlignTerms:
+    if mode not in MODES:
+        raise unknown("mode of an alignment", mode, MODES)
+    least = whole(minimum, "minimum")
+    if least < 1:
+        raise ConfigError(f"minimum={minimum} is out of range; give a whole number of common ids from 1.")
+    most = None if maximum is None else whole(maximum, "maximum")
+    if most is not None and most < least:
+        raise ConfigError(f"maximum={maximum} is below minimum={minimum}; give a larger one, or None for no limit.")
+    return AlignTerms(mode, names, seed_of(seed), least, most)

@@ -1,0 +1,163 @@
+"""What the owner asks for, in which order: lists on their way round, the comparison, the way back, the proof.
+
+Each set goes once through all parties. It leaves its party masked and shuffled, and every other party masks and
+shuffles it once more. Under all keys equal ids are equal points, and the last party, the *comparer*, has all sets
+there. It counts, refuses too few, and only then tells places, which go back along the way of each set; each party
+undoes its own shuffle, until the set's own party finds its rows. Points are never unmasked.
+
+All of it passes the owner, in boxes for the next party on the way. What the owner can open are the lists that it
+masks itself, each under the keys of other parties, no two under the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from colonnade.core.method import Parties, Turn
+from colonnade.errors import MessageError
+from colonnade.tables.align import align_steps as steps
+from colonnade.tables.align.align_messages import (
+    CHUNK,
+    GREETED,
+    PLACE_BYTES,
+    Box,
+    Locks,
+    Macs,
+    Roster,
+    Signed,
+    WantedPlaces,
+    checked,
+)
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.alignment_party import VERDICT_BYTES
+from colonnade.tables.align.box import OVER
+from colonnade.tables.align.curve import POINT_BYTES
+from colonnade.tables.align.order_proof import MAC_BYTES
+
+PURPOSE = "align"
+Progress = Callable[[int, int], None]
+"""Called with how many ids were masked so far, and how many will be in all."""
+
+
+class AlignmentOwner:
+    """An alignment as the owner leads it; the owner is the first of the parties."""
+
+    def __init__(self, parties: Parties, terms: AlignTerms, on_progress: Progress | None = None) -> None:
+        self.parties, self.terms, self.on_progress = parties, terms, on_progress
+        self.turn = Turn(0, torch.arange(0), purpose=PURPOSE)
+        self.sizes: list[int] = []
+        self._done = 0
+
+    def run(self) -> int:
+        """All of it; gives how many ids are common. The rows themselves are at the parties."""
+        self.agree()
+        for whose in self.terms.lists:
+            self.round(whose)
+        self.decide()
+        counts = [self.back(whose) for whose in range(len(self.parties)) if len(self.terms.path(whose)) > 1]
+        self.prove()
+        return counts[0]
+
+    def agree(self) -> None:
+        """Everybody hears who takes part with how many ids, and signs it."""
+        greetings = self.parties.ask(steps.greet, self.turn)
+        for name, greeting in zip(self.parties.names, greetings, strict=True):
+            for part, (kind, width) in zip(greeting, GREETED, strict=True):
+                checked(part, kind, (1, width), f"the greeting of '{name}'")
+        roster = Roster(*(torch.cat(parts) for parts in zip(*greetings, strict=True)))
+        self.sizes = roster.rows.flatten().tolist()
+        self.terms.check_sizes(self.sizes)
+        signed = self.parties.ask(steps.confirm, self.turn, all=roster)
+        for name, one in zip(self.parties.names, signed, strict=True):
+            checked(one.signatures, torch.uint8, (1, 64), f"the signature of '{name}'")
+        self.parties.tell(steps.join, self.turn, all=Signed(torch.cat([one.signatures for one in signed])))
+
+    def round(self, whose: int) -> None:
+        """Bring a list from its party to the comparer, by all others."""
+        path = self.terms.path(whose)
+        for sender, receiver in pairwise(path):
+            for start in range(0, self._length(whose), CHUNK):
+                box = self._given(whose, sender, start)
+                self.parties.tell(steps.take, self.turn, each=[box], to=[receiver])
+                if receiver == self.terms.comparer and self._masked_there(whose):
+                    self._progress(min(CHUNK, self._length(whose) - start))
+
+    def decide(self) -> None:
+        """Let the comparer count, and everybody else hear that there are enough."""
+        comparer = self.terms.comparer
+        (verdict,) = self.parties.ask(steps.compare, self.turn, to=[comparer])
+        what = f"the verdict of '{self.parties.names[comparer]}'"
+        checked(verdict.sealed, torch.uint8, (len(self.parties), VERDICT_BYTES), what)
+        others = [party for party in range(len(self.parties)) if party != comparer]
+        self.parties.tell(steps.hear, self.turn, all=verdict, to=others)
+
+    def back(self, whose: int) -> int:
+        """Bring the places of the common ids from the comparer back to a set's own party; gives how many they are."""
+        *hops, comparer = self.terms.path(whose)
+        wanted = WantedPlaces(torch.tensor(whose), torch.tensor(0))
+        (box,) = self.parties.ask(steps.show, self.turn, each=[wanted], to=[comparer])
+        count = self._count(box.sealed, comparer)
+        self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[comparer]}'")
+        for party in reversed(hops[1:]):
+            (box,) = self.parties.ask(steps.trace, self.turn, each=[box], to=[party])
+            self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[party]}'")
+        self.parties.tell(steps.keep, self.turn, each=[box], to=[whose])
+        return count
+
+    def prove(self) -> None:
+        """Let everybody check that all orders agree."""
+        parties = len(self.parties)
+        locks = self.parties.ask(steps.lock, self.turn)
+        for name, lock in zip(self.parties.names, locks, strict=True):
+            checked(lock.locks, torch.uint8, (1, POINT_BYTES), f"the lock of '{name}'")
+        told = self.parties.ask(steps.prove, self.turn, all=Locks(torch.cat([one.locks for one in locks])))
+        for name, one in zip(self.parties.names, told, strict=True):
+            checked(one.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
+        self.parties.tell(steps.verify, self.turn, all=Macs(torch.stack([one.macs for one in told])))
+
+    def _given(self, whose: int, party: int, start: int) -> Box:
+        """A part of a list as one of the parties masked and shuffled it, in a box for the next one."""
+        wanted = WantedPlaces(torch.tensor(whose), torch.tensor(start))
+        (box,) = self.parties.ask(steps.give, self.turn, each=[wanted], to=[party])
+        due = min(CHUNK, self._length(whose) - start)
+        what = f"the set of {self.terms.named(whose)} by '{self.parties.names[party]}'"
+        self._check_box(box, whose, due * POINT_BYTES, what)
+        self._progress(due)
+        return box
+
+    def _check_box(self, box: Box, whose: int, size: int, what: str) -> None:
+        checked(box.sealed, torch.uint8, (size + OVER,), what)
+        if int(checked(box.whose, torch.int64, (), what)) != whose:
+            raise MessageError(f"{what} came as of list {int(box.whose)} where {whose} was asked for; leave it out.")
+
+    def _count(self, sealed: Tensor, comparer: int) -> int:
+        """How many places are in a box of the comparer."""
+        count, rest = divmod(sealed.numel() - OVER, PLACE_BYTES)
+        if rest or not self.terms.minimum <= count <= min(self.sizes):
+            raise MessageError(
+                f"'{self.parties.names[comparer]}' gave places in {sealed.numel()} bytes; from {self.terms.minimum} to "
+                f"{min(self.sizes)} ids can be common, in {PLACE_BYTES} bytes each and {OVER}: leave it out."
+            )
+        return count
+
+    def _length(self, whose: int) -> int:
+        return self.terms.length(whose, self.sizes)
+
+    def _masked_there(self, whose: int) -> bool:
+        """Whether the comparer masks a list when it takes it."""
+        if whose == self.terms.comparer:
+            return self.terms.trial is not None
+        return self.terms.mode == "psi" and whose != self.terms.trial
+
+    def _progress(self, more: int) -> None:
+        self._done += more
+        if self.on_progress is not None:
+            self.on_progress(self._done, sum(map(self._masks, self.terms.lists)))
+
+    def _masks(self, whose: int) -> int:
+        """How many ids of a list are masked in all."""
+        return (len(self.terms.path(whose)) - 1 + self._masked_there(whose)) * self._length(whose)

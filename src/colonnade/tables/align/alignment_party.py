@@ -1,0 +1,330 @@
+"""One party's end of an alignment: its ids, its secret, its shuffles. It has no input or output of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from colonnade.errors import MessageError, PrivacyError, SealError
+from colonnade.seal.key_agreement import Hello, Identity, Membership
+from colonnade.tables.align.align_messages import (
+    CHUNK,
+    GREETED,
+    PLACE_BYTES,
+    AlignVerdict,
+    Box,
+    Greeting,
+    Locks,
+    Macs,
+    Roster,
+    Signed,
+    WantedPlaces,
+    as_tensor,
+    boxed,
+    checked,
+    number_of,
+    places_in,
+)
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.box import OVER, Boxes
+from colonnade.tables.align.comparison import Comparison
+from colonnade.tables.align.curve import POINT_BYTES, CurveMask, check_installed
+from colonnade.tables.align.id_mask import Mask
+from colonnade.tables.align.order_proof import MAC_BYTES, Proof, digest, pair_keys
+from colonnade.tables.align.plain_ids import PlainMask, ordered
+
+POINTS, PLACES, COUNT = "masked ids", "places", "words"  # what a box holds
+VERDICT_BYTES = PLACE_BYTES + OVER
+
+
+def shuffle(count: int) -> np.ndarray:
+    """A random order, from the operating system's generator."""
+    return np.argsort(np.frombuffer(os.urandom(8 * count), np.uint64), kind="stable")
+
+
+class AlignmentParty:
+    """A party that greets, masks, shuffles, finds its rows and proves their order, each once and in that order."""
+
+    def __init__(
+        self, terms: AlignTerms, place: int, ids: list[bytes], identity: Identity, keys: dict[str, bytes]
+    ) -> None:
+        if terms.mode == "psi":
+            check_installed()
+        self.terms, self.place, self.ids = terms, place, ids
+        self.name = terms.names[place]
+        self.member = Membership(terms.job, self.name, identity, keys)
+        self.sizes: list[int] = []
+        self.rows = np.empty(0, np.int64)
+        self.count = 0  # how many ids are common, as the comparer says
+        self.proof = ""
+        self.comparison: Comparison | None = None  # at the comparer
+        self._mask: Mask | None = None
+        self._own = ids  # with those that fill up a comparer's list
+        self._boxes = Boxes(self.name, {})
+        self._keys: dict[str, bytes] = {}
+        self._orders: dict[int, np.ndarray] = {}  # by list: where each point of the list that left was before
+        self._came: dict[int, list[Tensor]] = {}  # by list: the points of a list that is still to be masked
+        self._sent: dict[int, bytes] = {}  # by start: the parts of a comparer's own list, for the trial
+        self._found: list[np.ndarray] = []  # at the comparer, by set: the places of the common ids
+        self._opened: set[int] = set()  # whose common ids were looked up
+        self._proof: Proof | None = None
+        self._locks: list[bytes] = []
+
+    # Who is here
+
+    def greet(self) -> Greeting:
+        """Present this party."""
+        _, key, incarnation, signature = self.member.hello()
+        return Greeting(_line(key), _line(incarnation), _line(signature), torch.tensor([[len(self.ids)]]))
+
+    def confirm(self, roster: Roster) -> Signed:
+        """Check who takes part and with how many ids, and sign that."""
+        parties = len(self.terms.names)
+        for part, (kind, width) in zip(roster, GREETED, strict=True):
+            checked(part, kind, (parties, width), "the greetings of all parties")
+        said = roster[:3]
+        lines = zip(self.terms.names, *said, strict=True)
+        signature = self.member.confirm(
+            [Hello(name, *(part.numpy().tobytes() for part in line)) for name, *line in lines]
+        )
+        self.sizes = roster.rows.flatten().tolist()
+        if self.sizes[self.place] != len(self.ids):
+            raise SealError(
+                f"the owner says that '{self.name}' has {self.sizes[self.place]} ids; it has {len(self.ids)}."
+            )
+        self.terms.check_sizes(self.sizes)
+        return Signed(_line(signature))
+
+    def join(self, signed: Signed) -> None:
+        """Check that everybody signed the same; then draw this alignment's secrets."""
+        lines = checked(signed.signatures, torch.uint8, (len(self.terms.names), 64), "the signatures of all parties")
+        self.member.join({name: line.numpy().tobytes() for name, line in zip(self.terms.names, lines, strict=True)})
+        self._keys = pair_keys(self.member)
+        self._boxes = Boxes(self.name, self._keys)
+        plain = self.terms.mode == "plain"
+        self._mask = PlainMask(self.terms.seed) if plain else CurveMask(self.member.roster)
+        if self.place == self.terms.comparer:
+            self.comparison = Comparison(self.terms, self.sizes, self._mask)
+        missing = self._length(self.place) - len(self.ids)
+        self._own = [*self.ids, *(os.urandom(32) for _ in range(missing))]
+        self._orders[self.place] = shuffle(len(self._own))
+
+    # Masks and shuffles
+
+    def take(self, came: Box) -> None:
+        """Open a part of another party's list, and keep it until all of it is here."""
+        whose = self._list(came.whose)
+        if self._taken(whose) == self._length(whose):
+            raise SealError(f"the set of {self._named(whose)} came to '{self.name}' a second time; stop.")
+        start = self._taken(whose)
+        due = min(CHUNK, self._length(whose) - start)
+        what, sender = f"the set of {self._named(whose)}", self.terms.names[self.terms.before(whose, self.place)]
+        sealed = checked(came.sealed, torch.uint8, (due * POINT_BYTES + OVER,), f"{what} by '{sender}'")
+        points = self._boxes.open(sender, sealed.numpy().tobytes(), POINTS, whose, start)
+        if self.comparison is not None:
+            self.comparison.take(whose, points)
+            return
+        self._came.setdefault(whose, []).append(as_tensor(points, POINT_BYTES))
+        if start + due == self._length(whose):
+            self._came[whose] = [torch.cat(self._came[whose])]
+            self._orders[whose] = shuffle(self._length(whose))
+
+    def _taken(self, whose: int) -> int:
+        """How many points of a list came to this party; all, if they are its own."""
+        if self.comparison is not None:
+            own = whose == self.place and self.terms.mode == "plain"
+            return self._length(whose) if own else self.comparison.taken(whose)
+        return self._length(whose) if whose in self._orders else sum(map(len, self._came.get(whose, [])))
+
+    def give(self, wanted: WantedPlaces) -> Box:
+        """A part of a list, its own or another party's, masked by this party and in an order that only it knows."""
+        whose = self._list(wanted.whose)
+        self._check_may_give(whose)
+        start = number_of(wanted.start, self._length(whose), "the start of a part")
+        order = self._orders[whose][start : start + CHUNK]
+        if whose == self.place:
+            masked = self._secret().own([self._own[row] for row in order.tolist()])
+            if self.comparison is not None and self.terms.trial is not None:
+                self._sent[start] = masked
+        elif self.comparison is not None:
+            masked = self.comparison.tried(self._again()[torch.from_numpy(order)].numpy().tobytes())
+        else:
+            points = self._came[whose][0][torch.from_numpy(order)]
+            masked = self._secret().again(points.numpy().tobytes(), self._named(whose))
+        if start + CHUNK >= self._length(whose):
+            self._came.pop(whose, None)  # the list went on, and only its order is needed from here
+        return self._boxed(self.terms.after(whose, self.place), masked, POINTS, whose, start)
+
+    def _check_may_give(self, whose: int) -> None:
+        """Refuse a list that this party does not hold, or that it gives only after others are bound to theirs."""
+        if self.comparison is not None and whose == self.terms.trial:
+            self._again()
+            self._orders.setdefault(whose, shuffle(self._length(whose)))
+            return
+        held = whose in self._orders and (whose == self.place or whose in self._came)
+        if not held or self.terms.path(whose) == (self.place,):
+            raise SealError(
+                f"the set of {self._named(whose)} is wanted of '{self.name}', which does not hold it; stop."
+            )
+        if whose == self.place != 0 and self.terms.mode == "psi" and self._taken(0) < self._length(0):
+            raise SealError(
+                f"the set of '{self.name}' is wanted before that of '{self.terms.names[0]}' came to it; stop."
+            )
+
+    def _again(self) -> Tensor:
+        """The comparer's list as it went out; once it came back, so that nobody can fit the one to the other."""
+        whole = list(range(0, self._length(self.place), CHUNK))
+        if list(self._sent) != whole or self._taken(self.place) < self._length(self.place):
+            raise SealError(f"the second list of '{self.name}' is wanted before its first one came back; stop.")
+        return as_tensor(b"".join(self._sent.values()), POINT_BYTES)
+
+    # The comparison and the way back
+
+    def compare(self) -> AlignVerdict:
+        """At the comparer: try all lists, count the common ids, and tell everybody if they are enough."""
+        self._secret()
+        if self.comparison is None or self._found:
+            raise SealError(f"'{self.name}' was asked to compare, which the comparer does, and once; stop.")
+        if self.terms.mode == "plain":
+            order = self._orders[self.place].tolist()
+            self.comparison.take(self.place, self._secret().own([self._own[row] for row in order]))
+        self._found = self.comparison.places()
+        self.count = len(self._found[self.place])
+        lines = [
+            self._boxes.seal(name, self.count.to_bytes(PLACE_BYTES), COUNT) if name != self.name else b""
+            for name in self.terms.names
+        ]
+        if self.terms.mode == "plain":
+            self._keep(self._orders[self.place][self._found[self.place]])
+        return AlignVerdict(as_tensor(b"".join(line.ljust(VERDICT_BYTES, b"\0") for line in lines), VERDICT_BYTES))
+
+    def hear(self, verdict: AlignVerdict) -> None:
+        """Hear from the comparer how many ids are common; before that, nothing is opened."""
+        self._secret()
+        checked(verdict.sealed, torch.uint8, (len(self.terms.names), VERDICT_BYTES), "the verdict of the comparer")
+        if self.comparison is not None:
+            return
+        sender = self.terms.names[self.terms.comparer]
+        count = int.from_bytes(self._boxes.open(sender, verdict.sealed[self.place].numpy().tobytes(), COUNT))
+        if count < self.terms.minimum:
+            raise PrivacyError(
+                f"'{sender}' wants to open {count} common ids and minimum={self.terms.minimum} was agreed on; "
+                f"'{self.name}' refuses."
+            )
+        if count > min(self.sizes):
+            raise MessageError(f"'{sender}' counts {count} common ids where a set has {min(self.sizes)}; stop.")
+        self.count = count
+
+    def show(self, wanted: WantedPlaces) -> Box:
+        """At the comparer: where the common ids are in a list, for the party that it came from."""
+        whose = self._set(wanted.whose)
+        if not self._found or (self.terms.mode == "plain" and whose == self.place):
+            raise SealError(f"places were wanted of '{self.name}', which has none to show; stop.")
+        raw = self._found[whose].astype("<i8").tobytes()
+        return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
+
+    def trace(self, came: Box) -> Box:
+        """Where the common ids were in another party's list before this party shuffled it."""
+        whose = self._set(came.whose)
+        if whose == self.place:
+            raise SealError(f"'{self.name}' was asked to tell its own rows, which nobody needs to know; stop.")
+        raw = self._opening(whose, came.sealed).astype("<i8").tobytes()
+        return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
+
+    def keep(self, came: Box) -> None:
+        """Find this party's own rows of the common ids."""
+        if self._set(came.whose) != self.place:
+            raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(came.whose))}; stop.")
+        self._keep(self._opening(self.place, came.sealed))
+
+    def _keep(self, rows: np.ndarray) -> None:
+        """Put rows in the order that everybody puts them in."""
+        if int(rows.max()) >= len(self.ids):
+            raise SealError(f"'{self.name}' was told that others have an id that it drew by chance; stop.")
+        self.rows = rows[ordered([self.ids[row] for row in rows.tolist()], self.terms.seed)]
+
+    def _opening(self, whose: int, sealed: Tensor) -> np.ndarray:
+        if not self.count or whose not in self._orders or whose in self._opened:
+            raise SealError(
+                f"the common ids of {self._named(whose)} can be looked up once, after the comparer found enough; stop."
+            )
+        sender = self.terms.names[self.terms.after(whose, self.place)]
+        shape = (self.count * PLACE_BYTES + OVER,)
+        checked(sealed, torch.uint8, shape, f"the places in the set of {self._named(whose)} by '{sender}'")
+        raw = self._boxes.open(sender, sealed.numpy().tobytes(), PLACES, whose, 0)
+        places = places_in(raw, self._length(whose), self.count, f"'{sender}'")
+        self._opened.add(whose)
+        found: np.ndarray = self._orders[whose][places]
+        return found
+
+    # Do the orders agree?
+
+    def lock(self) -> Locks:
+        """Show which rows this party has, to those who have the same only."""
+        if not len(self.rows):
+            raise SealError(f"'{self.name}' was asked to prove its rows before it was told them; stop.")
+        if self._proof is None:
+            sizes = dict(zip(self.terms.names, self.sizes, strict=True))
+            proved = self.member.roster + digest([self.ids[row] for row in self.rows.tolist()], sizes)
+            self._proof = Proof(self.name, self._keys, proved)
+        return Locks(_line(self._proof.lock))
+
+    def prove(self, came: Locks) -> Macs:
+        """Tell each other party, under the keys of the two, that this party has the same."""
+        locks = checked(came.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
+        if self._proof is None or self._locks:
+            raise SealError(f"'{self.name}' proves its rows once, and after it showed its lock; stop.")
+        self._locks = [one.numpy().tobytes() for one in locks]
+        own = [
+            self._proof.mac(name, lock) if name != self.name else b""
+            for name, lock in zip(self.terms.names, self._locks, strict=True)
+        ]
+        return Macs(as_tensor(b"".join(one.ljust(MAC_BYTES, b"\0") for one in own), MAC_BYTES))
+
+    def verify(self, came: Macs) -> None:
+        """Check that everybody else has the same rows in the same order."""
+        parties = len(self.terms.names)
+        checked(came.macs, torch.uint8, (parties, parties, MAC_BYTES), "the proofs of all parties")
+        if self._proof is None or not self._locks:
+            raise SealError(f"'{self.name}' was asked to check proofs before it gave its own; stop.")
+        for name, lock, line in zip(self.terms.names, self._locks, came.macs[:, self.place], strict=True):
+            if name != self.name:
+                self._proof.check(name, lock, line.numpy().tobytes())
+        self.proof = hashlib.sha256(came.macs.numpy().tobytes()).hexdigest()
+
+    # Small things
+
+    def _set(self, whose: Tensor) -> int:
+        self._secret()
+        return self._on_path(number_of(whose, len(self.terms.names), "the number of a set"))
+
+    def _list(self, whose: Tensor) -> int:
+        self._secret()
+        return self._on_path(number_of(whose, len(self.terms.lists), "the number of a list"))
+
+    def _on_path(self, whose: int) -> int:
+        if self.place not in self.terms.path(whose):
+            raise SealError(f"the set of {self._named(whose)} does not come to '{self.name}'; stop.")
+        return whose
+
+    def _secret(self) -> Mask:
+        if self._mask is None:
+            raise SealError(f"'{self.name}' was asked for ids before everybody signed who takes part; stop.")
+        return self._mask
+
+    def _boxed(self, to: int, raw: bytes, what: str, whose: int, start: int) -> Box:
+        return Box(torch.tensor(whose), boxed(self._boxes.seal(self.terms.names[to], raw, what, whose, start)))
+
+    def _length(self, whose: int) -> int:
+        return self.terms.length(whose, self.sizes)
+
+    def _named(self, whose: int) -> str:
+        return self.terms.named(whose)
+
+
+def _line(raw: bytes) -> Tensor:
+    return as_tensor(raw, len(raw))

@@ -1,0 +1,52 @@
+"""Boxes: bytes from one party to another that whoever relays them can neither read, nor change, nor put elsewhere."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from colonnade.errors import SealError
+from colonnade.seal.key_agreement import pack
+
+_NONCE = 12
+OVER = _NONCE + 16
+"""How many bytes longer a box is than what is in it."""
+
+
+class Boxes:
+    """One party's boxes of one alignment: each has a key of its own, from the pair's key and what the box is about.
+
+    >>> bank, shop = Boxes("bank", {"shop": bytes(32)}), Boxes("shop", {"bank": bytes(32)})
+    >>> shop.open("bank", bank.seal("shop", b"hello", "words", 0), "words", 0)
+    b'hello'
+    >>> shop.open("bank", bank.seal("shop", b"hello", "words", 1), "words", 0)
+    Traceback (most recent call last):
+        ...
+    colonnade.errors.SealError: the words of 'bank' do not open at 'shop': altered, misrouted or out of turn; stop.
+    """
+
+    def __init__(self, me: str, keys: Mapping[str, bytes]) -> None:
+        self._me, self._keys = me, keys
+
+    def seal(self, to: str, raw: bytes, what: str, *about: int) -> bytes:
+        """Close a box for another party."""
+        nonce = os.urandom(_NONCE)
+        return nonce + self._cipher(to, self._me, to, what, *about).encrypt(nonce, raw, None)
+
+    def open(self, sender: str, sealed: bytes, what: str, *about: int) -> bytes:
+        """What another party put into a box for this one, about this very thing."""
+        try:
+            cipher = self._cipher(sender, sender, self._me, what, *about)
+            return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)
+        except (InvalidTag, ValueError):
+            raise SealError(
+                f"the {what} of '{sender}' do not open at '{self._me}': altered, misrouted or out of turn; stop."
+            ) from None
+
+    def _cipher(self, peer: str, sender: str, receiver: str, what: str, *about: int) -> ChaCha20Poly1305:
+        about_it = pack("colonnade/align/box", sender, receiver, what, *about)
+        return ChaCha20Poly1305(hmac.digest(self._keys[peer], about_it, "sha256"))

@@ -1,0 +1,107 @@
+"""What the comparer does with the lists under all masks: try them, count the common ids, refuse or find their places.
+
+Equal ids are equal points there, however many keys an id of a lying side is under. So such a side could have the
+same id of the comparer's list come back several times, under several keys, and let it count several times. Where
+``minimum`` is more than one, the comparer therefore sends its own list round twice, the second time in another order
+and under one more key that it draws. Both must come back as the same points under that key: who knows neither the
+order nor the key can answer alike only by treating all entries alike.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+
+from colonnade.errors import ColonnadeError, MessageError, NoCommonIdError, PrivacyError, SealError
+from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.curve import POINT_BYTES, multiply
+from colonnade.tables.align.id_mask import Mask
+
+
+def common(lists: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Where the values that are in all lists are in each of them, in the order of the values.
+
+    >>> [places.tolist() for places in common([np.array([b"c", b"a", b"b"]), np.array([b"a", b"x", b"c"])])]
+    [[1, 0], [0, 2]]
+    """
+    shared = lists[0]
+    for one in lists[1:]:
+        shared = np.intersect1d(shared, one, assume_unique=True)
+    orders = [np.argsort(one, kind="stable") for one in lists]
+    return [order[np.searchsorted(one, shared, sorter=order)] for one, order in zip(lists, orders, strict=True)]
+
+
+def too_few(terms: AlignTerms, count: int | None = None) -> ColonnadeError:
+    """The refusal of too small an intersection. The owner may have brought one id only, so it hears no number.
+
+    ``count`` is for those who hold all tables anyway.
+    """
+    names = ", ".join(terms.names)
+    if count == 0 or terms.minimum == 1:
+        return NoCommonIdError(
+            f"no id is common to all of {names}; check that the ids are of the same kind and written alike."
+        )
+    how_many = f"fewer than minimum={terms.minimum} ids are common to all of {names}"
+    if count is not None:
+        how_many = f"{count} ids are common to all of {names} and minimum={terms.minimum}"
+    told = "nobody was told which" + (", nor how many" if count is None else "")
+    return PrivacyError(f"{how_many}; {told}, so bring more rows, or agree on a smaller minimum.")
+
+
+class Comparison:
+    """The lists that have come to the comparer, part by part."""
+
+    def __init__(self, terms: AlignTerms, sizes: Sequence[int], mask: Mask) -> None:
+        self.terms, self.sizes, self.mask = terms, sizes, mask
+        self._key = secrets.token_bytes(POINT_BYTES)
+        self.count: int | None = None  # once it is known
+        self._lists: dict[int, list[bytes]] = {whose: [] for whose in terms.lists}
+        self._tried: list[bytes] = []  # the comparer's own list, under the key of the trial
+
+    def take(self, whose: int, points: bytes) -> None:
+        """Keep a part of a list, under the comparer's mask too."""
+        if self.terms.mode == "psi" and whose not in (self.terms.comparer, self.terms.trial):
+            points = self.mask.again(points, self.terms.named(whose))
+        elif self.terms.trial is not None and whose == self.terms.comparer:
+            self._tried.append(self.tried(points))
+        self._lists[whose].append(points)
+
+    def tried(self, points: bytes) -> bytes:
+        """Points of the comparer's list under the key of the trial."""
+        return multiply(self._key, points, self.terms.named(self.terms.comparer))
+
+    def taken(self, whose: int) -> int:
+        """How many points of a list are here."""
+        return sum(map(len, self._lists[whose])) // POINT_BYTES
+
+    def places(self) -> list[np.ndarray]:
+        """Where the common ids are in every list; fewer than the minimum are refused, and known to nobody."""
+        for whose in self.terms.lists:
+            if self.taken(whose) < self.terms.length(whose, self.sizes):
+                raise SealError(f"the lists were to be compared before that of {self.terms.named(whose)} came; stop.")
+        lists = [self._values(whose) for whose in range(len(self.terms.names))]
+        if self.terms.trial is not None:
+            self._check_trial(self._values(self.terms.trial))
+        found = common(lists)
+        self.count = len(found[0])
+        if self.count < self.terms.minimum:
+            raise too_few(self.terms)
+        return found
+
+    def _values(self, whose: int) -> np.ndarray:
+        values = np.frombuffer(b"".join(self._lists[whose]), f"S{POINT_BYTES}")
+        if len(np.unique(values)) < len(values):
+            raise MessageError(
+                f"the set of {self.terms.named(whose)} holds an id twice after all masks; leave that party out."
+            )
+        return values
+
+    def _check_trial(self, again: np.ndarray) -> None:
+        if not np.array_equal(np.sort(np.frombuffer(b"".join(self._tried), f"S{POINT_BYTES}")), np.sort(again)):
+            others = [name for place, name in enumerate(self.terms.names) if place != self.terms.comparer]
+            raise SealError(
+                f"the ids of {self.terms.named(self.terms.comparer)} came back otherwise the second time, so one of "
+                f"{', '.join(others)} does not mask all of them by one key; nothing was opened: find out who."
+            )

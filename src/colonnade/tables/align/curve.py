@@ -1,0 +1,146 @@
+"""Ids as points of curve25519, and masks of them: x coordinates only, 32 bytes each.
+
+An id becomes r = SHA-512(salt, length, id) mod 2^255, and r a point by Elligator 2 (RFC 9380, section 6.7.1, Z = 2).
+That point is always on the curve and never on its twist: X25519 keeps the difference, so a digest that is taken for an
+x coordinate as it is would show one bit of itself through every mask. A mask is X25519 with a secret key: masks
+commute, and because keys are multiples of 8, nothing of small order is left.
+
+Elligator 2 asks whether x is on the curve. gmpy2 answers by a Legendre symbol. Without it libsodium does, by decoding
+the point of the Edwards form that x stands for. The points are the same, so parties may differ in what they have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from colonnade.errors import ConfigError, SealError
+from colonnade.seal.key_agreement import pack
+
+try:
+    from nacl.bindings import crypto_core_ed25519_add, crypto_scalarmult
+    from nacl.exceptions import CryptoError
+except ImportError:  # pragma: no cover - the tests have it
+    crypto_scalarmult = None  # type: ignore[assignment]
+try:
+    from gmpy2 import legendre, mpz
+
+    has_gmpy2 = True
+except ImportError:  # pragma: no cover - the tests have it
+    has_gmpy2 = False
+
+POINT_BYTES = 32
+P = 2**255 - 19
+A = 486662
+_LOW_255 = 2**255 - 1
+_NEUTRAL = (1).to_bytes(POINT_BYTES, "little")  # the point of the Edwards form that adds nothing
+
+
+def check_installed() -> None:
+    """Refuse to start without PyNaCl."""
+    if crypto_scalarmult is None:
+        raise ConfigError(
+            "masking ids needs PyNaCl, which is not installed; pip install 'colonnade[tables]', "
+            "or use mode='plain' where all parties trust the owner with their ids."
+        )
+
+
+class CurveMask:
+    """One party's secret of one alignment, and what it makes of ids and points.
+
+    >>> bank, shop = CurveMask(b"salt"), CurveMask(b"salt")
+    >>> shop.again(bank.own([b"ann"]), "bank") == bank.again(shop.own([b"ann"]), "shop")
+    True
+    """
+
+    def __init__(self, salt: bytes, key: bytes | None = None) -> None:
+        check_installed()
+        self._prefix = hashlib.sha512(pack("colonnade/align/point", salt))
+        self._key = secrets.token_bytes(POINT_BYTES) if key is None else key
+
+    def own(self, ids: Sequence[bytes]) -> bytes:
+        """The masked points of a party's own ids, one after the other."""
+        return multiply(self._key, elligator([self._digest(one) for one in ids]), "this party")
+
+    def again(self, points: bytes, whose: str) -> bytes:
+        """Points of another party's set under one mask more."""
+        return multiply(self._key, points, whose)
+
+    def _digest(self, one: bytes) -> bytes:
+        digest = self._prefix.copy()
+        digest.update(len(one).to_bytes(4) + one)
+        return digest.digest()[:POINT_BYTES]
+
+
+def multiply(key: bytes, points: bytes, whose: str) -> bytes:
+    """Each point times the key; points of low order, which would show that they are some, are refused."""
+    try:
+        parts = [crypto_scalarmult(key, points[at : at + POINT_BYTES]) for at in range(0, len(points), POINT_BYTES)]
+    except CryptoError:
+        raise SealError(f"the set of {whose} holds a point of low order, which no id becomes; stop.") from None
+    return b"".join(parts)
+
+
+def elligator(digests: Sequence[bytes]) -> bytes:
+    """The points of the digests: x = -A / (1 + 2r^2) if that is on the curve, else -x - A."""
+    numbers = [int.from_bytes(one, "little") & _LOW_255 for one in digests]
+    candidates = _candidates_by_gmpy2(numbers) if has_gmpy2 else _candidates_by_libsodium(numbers)
+    return b"".join(
+        [int(x if on_curve else (-x - A) % P).to_bytes(POINT_BYTES, "little") for x, on_curve in candidates]
+    )
+
+
+def lone_point(digest: bytes) -> bytes:
+    """The point of one digest by Python alone, for plain mode, which needs no library of points.
+
+    >>> lone_point(bytes(range(32))) == elligator([bytes(range(32))])
+    True
+    """
+    r = int.from_bytes(digest, "little") & _LOW_255
+    x = -A * pow(1 + 2 * r * r, -1, P) % P
+    on_curve = pow(x * (x * (x + A) + 1) % P, (P - 1) // 2, P) == 1
+    return int(x if on_curve else (-x - A) % P).to_bytes(POINT_BYTES, "little")
+
+
+def _candidates_by_gmpy2(numbers: Sequence[int]) -> list[tuple[Any, bool]]:
+    """Each x, and whether it is on the curve: whether x^3 + Ax^2 + x is a square."""
+    p = mpz(P)
+    below = [(1 + 2 * r * r) % p for r in map(mpz, numbers)]
+    xs = [-A * inverse % p for inverse in inverses(below, p)]
+    return [(x, legendre(x * (x * (x + A) + 1) % p, p) == 1) for x in xs]
+
+
+def _candidates_by_libsodium(numbers: Sequence[int]) -> list[tuple[int, bool]]:
+    """Each x, and whether it is on the curve: whether y = (x - 1) / (x + 1) is on its Edwards form."""
+    below = [(1 + 2 * r * r) % P for r in numbers]
+    found = []
+    for one, inverse in zip(below, inverses([one * (A - one) % P for one in below], P), strict=True):
+        y = (A + one) * one * inverse % P
+        found.append(((one - A) * inverse * A % P, _is_on_edwards(y.to_bytes(POINT_BYTES, "little"))))
+    return found
+
+
+def _is_on_edwards(y: bytes) -> bool:
+    try:
+        crypto_core_ed25519_add(y, _NEUTRAL)
+    except CryptoError:
+        return False
+    return True
+
+
+def inverses(numbers: Sequence[Any], p: Any) -> list[Any]:
+    """The inverses of many numbers by one inversion (Montgomery's trick).
+
+    >>> inverses([2, 3, 5], 7)
+    [4, 5, 3]
+    """
+    products = [numbers[0] * 0 + 1] if numbers else []
+    for one in numbers:
+        products.append(products[-1] * one % p)
+    found, rest = list(numbers), pow(products[-1], -1, p) if numbers else 1
+    for k in range(len(numbers) - 1, -1, -1):
+        found[k] = rest * products[k] % p
+        rest = rest * numbers[k] % p
+    return found

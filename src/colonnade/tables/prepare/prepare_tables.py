@@ -1,0 +1,152 @@
+"""``cn.prepare``: from sheets and an alignment to two federations, to train on and to test on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from colonnade.core.options import number, seed_of
+from colonnade.core.schedule import permutation
+from colonnade.core.table import Table, check_federation
+from colonnade.errors import ConfigError, TableError
+from colonnade.tables.prepare.label_column import labels_of
+from colonnade.tables.prepare.preparation import fit
+from colonnade.tables.sheets import Sheet
+
+
+def prepare(
+    sheets: Sequence[Sheet],
+    alignment: Any = None,
+    *,
+    test: float = 0.2,
+    seed: int = 0,
+    numbers: str = "standard",
+    categories: str = "one-hot",
+    labels: str = "classes",
+    most: int | None = None,
+    rarest: int = 1,
+) -> tuple[list[Table], list[Table]]:
+    """Two federations of aligned sheets, to train on and to test on; the owner's table comes first.
+
+    ``alignment`` has ``rows``, from each sheet's name to the row numbers that all have in common, in one order; or it
+    is such a mapping itself. Without one, the sheets must have the same ids in the same order. A share ``test`` of the
+    rows is held out; which follows from ``seed`` and their number alone. With ``test=0`` the second list is empty.
+
+    Each party's preparation is learnt from its own training rows and goes with its table as ``table.preparation``:
+    ``numbers`` are scaled ("standard" or "quantile"), ``categories`` become "one-hot" or codes to "embed". A column of
+    more than ``most`` different texts is refused; texts of fewer than ``rarest`` rows share one category.
+    ``labels`` are "classes", "values" to predict, or "several" yes-or-no labels.
+    """
+    ordered = _owner_first(sheets)
+    rows = _aligned(ordered, alignment)
+    for sheet in ordered:
+        sheet.check_unchanged()
+    train, held = parts(len(rows[0]), test, seed)
+    ids = _same_ids(ordered, [chosen[np.concatenate([train, held])] for chosen in rows])
+    how: dict[str, Any] = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
+    each = [
+        prepare_alone(sheet, chosen, train, held, ids, labels if sheet is ordered[0] else None, **how)
+        for sheet, chosen in zip(ordered, rows, strict=True)
+    ]
+    both = [first for first, _ in each], [second for _, second in each]
+    for tables in both[: 1 + bool(len(held))]:
+        check_federation(tables)
+    return both[0], both[1] if len(held) else []
+
+
+def prepare_alone(
+    sheet: Sheet,
+    rows: np.ndarray,
+    train: np.ndarray,
+    held: np.ndarray,
+    ids: np.ndarray | None = None,
+    labels: str | None = None,
+    **how: Any,
+) -> tuple[Table, Table]:
+    """One party's tables of its aligned ``rows``, to train on and to test on; the second one has at least one row.
+
+    ``train`` and ``held`` are what :func:`parts` gave; ``labels`` is the kind of the owner's.
+    """
+    chosen = rows[np.concatenate([train, held])]
+    known = sheet.ids_at(chosen) if ids is None else ids
+    preparation = fit(sheet, rows[train], **how)
+    columns = preparation.apply(sheet, chosen) if preparation.width else None
+    answers = None if labels is None else labels_of(sheet, labels, chosen)
+
+    def table(part: slice) -> Table:
+        return Table(
+            known[part],
+            None if columns is None else columns[part],
+            None if answers is None else answers.values[part],
+            name=sheet.name,
+            column_names=preparation.column_names,
+            classes=() if answers is None else answers.classes,
+            preparation=preparation,
+        )
+
+    return table(slice(0, len(train))), table(slice(len(train), None) if len(held) else slice(0, 1))
+
+
+def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of so many aligned rows are for training and which are held out, each ascending.
+
+    >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
+    True
+    """
+    start = seed_of(seed)
+    held = round(check_share(test) * count)
+    if held >= count:
+        raise ConfigError(f"test={test} of {count} aligned rows leaves none to train on; give less, or more rows.")
+    order = permutation(count, start, "test").numpy()
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def check_share(test: float) -> float:
+    """The share of rows that is held out."""
+    share = number(test, "test")
+    if not 0 <= share < 1:
+        raise ConfigError(f"test={test} is out of range; give a share from 0 to below 1.")
+    return share
+
+
+def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:
+    if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
+        raise TableError("no sheets came; give a list of what colonnade.read gives, one per organisation.")
+    owners = [sheet for sheet in sheets if sheet.labels]
+    if len(owners) != 1:
+        named = ", ".join(f"'{sheet.name}'" for sheet in owners) or "none"
+        raise TableError(f"one sheet must have the label, but {named} of {len(sheets)} have; read it with label=.")
+    names = [sheet.name for sheet in sheets]
+    if len(set(names)) != len(names):
+        raise TableError(f"two sheets have the same name among {', '.join(names)}; give read(..., name=).")
+    return [owners[0], *(sheet for sheet in sheets if sheet is not owners[0])]
+
+
+def _aligned(sheets: Sequence[Sheet], alignment: Any) -> list[np.ndarray]:
+    """Each sheet's rows, in one order."""
+    if alignment is None:
+        found = [np.arange(sheet.rows) for sheet in sheets]
+    else:
+        rows = alignment if isinstance(alignment, Mapping) else alignment.rows
+        absent = [sheet.name for sheet in sheets if sheet.name not in rows]
+        if absent:
+            raise TableError(f"the alignment has no rows of '{absent[0]}'; align all sheets together.")
+        found = [np.asarray(rows[sheet.name], np.int64) for sheet in sheets]
+    counts = {len(chosen) for chosen in found}
+    if len(counts) > 1:
+        each = ", ".join(f"'{sheet.name}' {len(chosen)}" for sheet, chosen in zip(sheets, found, strict=True))
+        raise TableError(f"the sheets have different numbers of rows ({each}); align them first.")
+    if counts == {0}:
+        raise TableError("the sheets have no row in common; check the id columns and the rule of normalisation.")
+    return found
+
+
+def _same_ids(sheets: Sequence[Sheet], rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The ids of the aligned rows, held once for all tables."""
+    ids = sheets[0].ids_at(rows[0])
+    for sheet, chosen in zip(sheets[1:], rows[1:], strict=True):
+        if not np.array_equal(sheet.ids_at(chosen), ids):
+            raise TableError(f"the aligned rows of '{sheet.name}' and '{sheets[0].name}' have other ids; align again.")
+    return ids

@@ -1,0 +1,172 @@
+"""``cn.read``: from files to a sheet. A CSV is read once from end to end; of a Parquet file only the ids."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import ConfigError, TableError
+from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.id_rules import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
+from colonnade.tables.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
+from colonnade.tables.sheets.names import shown_names
+from colonnade.tables.sheets.paths import File, digest_of, find_files, name_of, open_file
+from colonnade.tables.sheets.sheet import Sheet
+from colonnade.tables.sheets.values import MISSING, Words
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_SAMPLE = 1000  # rows of a typed text column that are looked at for dates
+
+
+def read(
+    files: Paths,
+    *,
+    id: str,
+    label: str | Sequence[str] | None = None,
+    name: str | None = None,
+    numbers: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    leave_out: Sequence[str] = (),
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    missing: Sequence[str] = MISSING,
+    normalise: str | Sequence[str] = RULE,
+) -> Sheet:
+    r"""One organisation's files as a sheet: CSV (plain or ``.gz``) or Parquet, one or many with the same columns.
+
+    ``id`` names the column that says whom a row is about; its values are compared as texts under the rule
+    ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.
+    Columns are numbers or categories by what they hold, unless ``numbers``, ``categories`` or ``leave_out`` list them.
+    ``missing`` are the texts that mean that a value is missing. ``name`` is the file's if none is given.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "bank.csv"
+    >>> _ = path.write_text("ID,age,job\nAnn,31,smith\nBob,?,cook\n")
+    >>> sheet = read(path, id="ID")
+    >>> sheet.name, sheet.ids.tolist(), sheet.kinds
+    ('bank', ['ann', 'bob'], {'age': 'number', 'job': 'category'})
+    """
+    rule, paths = make_rule(normalise), find_files(files)
+    labels = (label,) if isinstance(label, str) else tuple(label or ())
+    lists = [_names(numbers, "numbers"), _names(categories, "categories"), _names(leave_out, "leave_out")]
+    words = Words(tuple(missing), _one_sign(decimal, "decimal"))
+    if delimiter:
+        _one_sign(delimiter, "delimiter")
+    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first: it finds most of what is wrong
+    digest = digest_of(paths)
+    sheet_name = name_of(paths) if name is None else name
+    _check_columns(sources, sheet_name, id, labels, [column for one in lists for column in one])
+    stated = listed_kinds(*lists)
+    features = [column for column in sources[0].names if column != id and column not in labels]
+    found = _Reading(sheet_name, id, rule, words, features)
+    for source in sources:
+        found.read(source)
+    return Sheet(
+        name=sheet_name,
+        id=id,
+        label=label if isinstance(label, str) or label is None else labels,
+        kinds={column: stated.get(column) or found.kind(sources, column) for column in features},
+        rule=rule,
+        digest=digest,
+        rows=sum(source.rows for source in sources),
+        words=words,
+        sources=sources,
+        id_texts=found.finished_ids(),
+    )
+
+
+class _Reading:
+    """The one pass over the files: ids are kept, texts are watched."""
+
+    def __init__(self, name: str, id: str, rule: tuple[str, ...], words: Words, features: list[str]) -> None:
+        self.name, self.id, self.rule, self.words, self.features = name, id, rule, words, features
+        self.guesses: dict[str, Guess] = {}
+        self.ids: list[Any] = []
+        self.sieve: list[np.ndarray] = []
+        self.missing = 0
+
+    def read(self, source: File) -> None:
+        """Read one file: all of a CSV, the ids of a Parquet file."""
+        watched = [column for column in self.features if is_text(source.types[column])]
+        if source.typed and watched:
+            _, first = next(source.batches(watched, lambda *_: True), (0, None))
+            self._watch(watched, first and first.slice(0, _SAMPLE), typed=True)
+        rows = 0
+        for _, batch in source.batches([self.id] if source.typed else source.names, lambda *_: True):
+            rows += batch.num_rows
+            self._keep_ids(batch.column(self.id))
+            if not source.typed:
+                self._watch(watched, batch, typed=False)
+        source.rows = rows
+        if not rows:
+            raise TableError(f"{source.path} has no rows; it needs at least one below its column names.")
+
+    def kind(self, sources: Sequence[File], column: str) -> str:
+        """What kind a column seems to be; a file in which all of it is missing may have no type for it."""
+        if column in self.guesses:
+            return self.guesses[column].kind
+        kinds = [kind_of_type(source.types[column]) for source in sources]
+        return next((kind for kind in kinds if kind != EMPTY), EMPTY)
+
+    def finished_ids(self) -> Any:
+        """All ids as one Arrow array, if none is missing and none occurs twice."""
+        if self.missing:
+            raise TableError(
+                f"{self.missing} rows of '{self.name}' have no id in column '{self.id}'; fill or drop those rows."
+            )
+        texts = arrow().chunked_array(self.ids, arrow().string())
+        sieve, self.sieve = np.concatenate(self.sieve), []  # ten million of them are 80 MB
+        refuse_duplicates(texts, sieve, self.name, self.id)
+        return texts
+
+    def _keep_ids(self, column: Any) -> None:
+        pc = arrow("pyarrow.compute")
+        texts = pc.fill_null(normalise(id_texts(column, self.name, self.id), self.rule), "")
+        self.missing += int(pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), ""), min_count=0).as_py())
+        if pc.any(pc.match_substring(texts, "\0"), min_count=0).as_py():
+            raise TableError(f"the ids of '{self.name}' in column '{self.id}' hold a NUL byte; they are no texts.")
+        self.ids.append(texts)
+        self.sieve.append(hashes(texts))
+
+    def _watch(self, columns: list[str], batch: Any, typed: bool) -> None:
+        for column in columns if batch is not None else ():
+            self.guesses.setdefault(column, Guess(self.words, text=typed)).watch(batch.column(column))
+
+
+def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[str, ...], listed: list[str]) -> None:
+    first = sources[0]
+    for source in sources[1:]:
+        differing = sorted(set(first.names) ^ set(source.names))
+        if differing:
+            raise TableError(
+                f"{source.path} and {first.path} differ in the columns {', '.join(map(repr, differing[:5]))}; "
+                "the files of one sheet must have the same."
+            )
+    known = set(first.names)
+    for column, what in ((id, "id"), *((label, "label") for label in labels), *((one, "listed") for one in listed)):
+        if column not in known:
+            near = difflib.get_close_matches(str(column), first.names, n=1, cutoff=0.5)
+            hint = f"did you mean '{near[0]}'? Its" if near else "its"
+            raise TableError(f"'{name}' has no {what} column '{column}'; {hint} columns: {shown_names(first.names)}.")
+    uses = [id, *labels, *listed]
+    clash = next((column for column, times in Counter(uses).items() if times > 1), None)
+    if clash is not None:
+        raise ConfigError(f"column '{clash}' of '{name}' came for two uses; it can be id, label or listed once.")
+
+
+def _names(came: Sequence[str], what: str) -> list[str]:
+    if isinstance(came, str):
+        raise ConfigError(f"{what}={came!r} is one text; give a list of column names, such as [{came!r}].")
+    return list(came)
+
+
+def _one_sign(came: str, what: str) -> str:
+    if not isinstance(came, str) or len(came) != 1:
+        raise ConfigError(f"{what}={came!r} is not one character; give ',', for instance.")
+    return came

@@ -1,0 +1,150 @@
+"""One organisation's raw files. Nothing but the ids is held in memory; columns are read when they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import TableError, printable
+from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.kinds import CATEGORY, NUMBER
+from colonnade.tables.sheets.names import shown_names
+from colonnade.tables.sheets.paths import File, digest_of
+from colonnade.tables.sheets.rows import WantedRows
+from colonnade.tables.sheets.values import Piece, Words, examples
+
+_LONG_ID = 64  # characters; numpy's own texts would take four bytes of every row for each
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """What :func:`colonnade.read` gives: ids in memory, everything else in the files.
+
+    ``kinds`` says of every column but the id and the label whether it is a "number", a "category", a "date", "empty",
+    something "other", or "left out". ``digest`` is the SHA-256 of the files, as they were when they were read.
+    """
+
+    name: str
+    id: str
+    label: str | tuple[str, ...] | None
+    kinds: dict[str, str]
+    rule: tuple[str, ...]
+    digest: str
+    rows: int
+    words: Words = field(repr=False)
+    sources: tuple[File, ...] = field(repr=False)
+    id_texts: Any = field(repr=False)
+    """The normalised ids as an Arrow array, a third of the memory of ``ids``."""
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The normalised ids, one text per row."""
+        return self.ids_at(None)
+
+    def ids_at(self, rows: Any) -> np.ndarray:
+        """The normalised ids of these rows, in their order; of all rows if ``None``."""
+        pc = arrow("pyarrow.compute")
+        texts = self.id_texts if rows is None else self.id_texts.take(arrow().array(np.asarray(rows, np.int64)))
+        longest = pc.max(pc.utf8_length(texts)).as_py() or 1
+        found = np.empty(len(texts), object if longest > _LONG_ID else f"<U{longest}")
+        at = 0
+        for chunk in texts.chunks:
+            for start in range(0, len(chunk), 1 << 16):  # Python's own texts never exist for more rows than these
+                piece = chunk.slice(start, 1 << 16)
+                found[at : at + len(piece)] = piece.to_numpy(zero_copy_only=False)
+                at += len(piece)
+        return found
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Where the rows lie."""
+        return tuple(source.path for source in self.sources)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The label columns: none, one, or several."""
+        return (self.label,) if isinstance(self.label, str) else self.label or ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that a preparation uses: numbers and categories."""
+        return tuple(name for name, kind in self.kinds.items() if kind in (NUMBER, CATEGORY))
+
+    def check_unchanged(self) -> None:
+        """Refuse to go on if the files are not those that were read."""
+        now = digest_of(self.files)
+        if now != self.digest:
+            raise TableError(
+                f"the files of '{self.name}' have changed since they were read (SHA-256 {now[:12]}..., it was "
+                f"{self.digest[:12]}...); read and align them again."
+            )
+
+    def pieces(self, columns: Sequence[str], rows: Any = None) -> Iterator[Piece]:
+        """The wanted rows of some columns, a batch at a time, in the order of the files."""
+        self.check_columns(columns)
+        wanted = WantedRows(rows, self.rows)
+        start = 0
+        for source in self.sources:
+            yield from self._pieces_of(source, start, columns, wanted)
+            start += source.rows
+
+    def _pieces_of(self, source: File, start: int, columns: Sequence[str], wanted: WantedRows) -> Iterator[Piece]:
+        pc = arrow("pyarrow.compute")
+        asked = dict.fromkeys(columns)
+        for at, batch in source.batches(list(asked), lambda low, high: wanted.any_within(start + low, start + high)):
+            first = start + at
+            found, places = wanted.within(first, first + batch.num_rows)
+            if len(found):
+                whole = len(found) == batch.num_rows and found[-1] - found[0] + 1 == len(found)
+                taken = batch if whole else pc.take(batch, arrow().array(found - first))
+                yield Piece(self.name, self.words, places, found, {name: taken.column(name) for name in asked})
+
+    def columns(self, columns: Sequence[str] | None = None, rows: Any = None) -> dict[str, np.ndarray]:
+        """Raw columns as arrays: float32 for numbers, NaN where one is missing; texts, or None, for all others."""
+        names = list(self.features if columns is None else columns)
+        wanted = WantedRows(rows, self.rows)
+        kinds = {name: np.float32 if self.kinds.get(name) == NUMBER else object for name in names}
+        found: dict[str, np.ndarray] = {name: np.empty(wanted.count, kind) for name, kind in kinds.items()}
+        for piece in self.pieces(names, rows):
+            for name, kind in kinds.items():
+                values = piece.numbers(name) if kind is np.float32 else piece.texts(name).to_numpy(zero_copy_only=False)
+                found[name][piece.places] = values
+        return found
+
+    def describe(self) -> str:
+        """A table of the columns for their holder: kind, how many values are missing, a few examples."""
+        missing = dict.fromkeys(self.kinds, 0)
+        shown: dict[str, list[str | None]] = {name: [] for name in self.kinds}
+        for piece in self.pieces(list(self.kinds)):
+            for name in self.kinds:
+                texts = _any_texts(piece, name)
+                missing[name] += texts.null_count
+                shown[name] += texts.slice(0, 100).to_pylist() if len(shown[name]) < 100 else []
+        lines = [("column", "kind", "missing", "examples")]
+        lines += [(printable(n, 60), kind, str(missing[n]), examples(shown[n])) for n, kind in self.kinds.items()]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in lines
+        )
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refuse columns that the files do not have, by name."""
+        there = dict.fromkeys(self.sources[0].names)
+        absent = [name for name in dict.fromkeys(columns) if name not in there]
+        if absent:
+            raise TableError(
+                f"'{self.name}' has no column {', '.join(map(repr, absent[:10]))}; it has {shown_names([*there])}."
+            )
+
+
+def _any_texts(piece: Piece, name: str) -> Any:
+    try:
+        return piece.texts(name)
+    except TableError:  # lists and the like, which are left out anyway
+        pa = arrow()
+        return pa.array([None if value is None else "..." for value in piece.values[name].to_pylist()], pa.string())

@@ -1,0 +1,1 @@
+"""A message on its way: its bytes, its seals, its line in the ledger."""

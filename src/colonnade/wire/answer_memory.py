@@ -1,0 +1,105 @@
+"""What the owner remembers of the parties' answers, and what stands for an answer that does not come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from colonnade.core.schedule import OWNER, Turn
+from colonnade.core.state import Packed, copy, under
+from colonnade.errors import AwayError
+from colonnade.wire.message import fields_of
+
+M = TypeVar("M")
+RECENT = 0.05  # networks move in training, so after twenty rounds a mean forgets what is old
+
+
+def as_heard(party: str, turn: Turn) -> str:
+    """Under which name whoever leads the turn remembers a party: each of several owners hears of its own rows."""
+    return party if turn.leader == OWNER else f"{turn.leader}/{party}"
+
+
+class AnswerMemory:
+    """The mean of every party's answers in training, by step and field, and on request the last answers themselves.
+
+    It is made of what arrived, so it costs no byte; under Blind no party's answer arrives by itself.
+    """
+
+    def __init__(self, *, means: bool = True, sample: bool = False) -> None:
+        self.keeps_means, self.keeps_sample = means, sample
+        self.means: Packed = {}
+        self.counts: dict[str, int] = {}
+        self.sample: Packed = {}
+        self.rows = torch.arange(0)
+
+    def note(self, party: str, step: str, message: Any, turn: Turn, *, whole: bool = True) -> None:
+        """Take a training answer into the mean; ``whole`` rounds, that nobody is away from, into the sample too."""
+        if not self.keeps_means or not turn.training:
+            return
+        key = f"{party}/{step}"
+        self.counts[key] = count = self.counts.get(key, 0) + 1
+        real = {name: value for name, value in fields_of(message).items() if value.is_floating_point()}
+        for name, value in real.items():
+            has_rows = value.ndim > 1 and len(value) == len(turn.rows)
+            now = value.detach().mean(0) if has_rows else value.detach()
+            before = self.means.get(f"{key}/{name}", now)
+            self.means[f"{key}/{name}"] = torch.lerp(before, now, max(1 / count, RECENT))
+        if self.keeps_sample and whole and len(turn.rows) >= len(self.rows):  # not an epoch's small last batch
+            self.sample[party], self.rows = message[0].detach(), turn.rows
+
+    def knows(self, party: str, step: str) -> bool:
+        """Whether the party ever answered this step by itself."""
+        return f"{party}/{step}" in self.counts
+
+    def mean_like(self, party: str, step: str, like: M) -> M:
+        """A message of the party's mean answers, in the form of another party's message."""
+        fields = {name: (self.means.get(f"{party}/{step}/{name}"), value) for name, value in fields_of(like).items()}
+        known = {name: mean.expand_as(value) for name, (mean, value) in fields.items() if mean is not None}
+        if len(known) < len(fields):
+            raise AwayError(
+                f"'{party}' is away and the owner knows no mean of its answers to '{step}', because none arrived by "
+                "itself in training; use missing='zero'."
+            )
+        return type(like)(**known)
+
+    def outputs(self, parties: Sequence[str]) -> Tensor:
+        """The last training answers [parties, rows, ...]."""
+        if not all(party in self.sample for party in parties):
+            raise AwayError("the owner has stored no training answers to refit heads on; use missing='zero'.")
+        return torch.stack([self.sample[party] for party in parties])
+
+    def state(self) -> Packed:
+        """What must be saved."""
+        counts = {f"count/{key}": torch.tensor(count) for key, count in self.counts.items()}
+        kept = {f"mean/{key}": copy(value) for key, value in self.means.items()}
+        kept |= {f"sample/{party}": copy(value) for party, value in self.sample.items()}
+        return {**counts, **kept, **({"rows": copy(self.rows)} if self.sample else {})}
+
+    def load(self, state: Packed) -> None:
+        """Take a saved state back; runs that were saved before there was one have none."""
+        self.means = {key: copy(value) for key, value in under(state, "mean").items()}
+        self.counts = {key: int(count) for key, count in under(state, "count").items()}
+        self.sample = {key: copy(value) for key, value in under(state, "sample").items()}
+        self.rows = copy(state.get("rows", torch.arange(0)))
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Who does not answer for now, and what stands for the answer: zeros, or the mean of the party's answers.
+
+    In training a party may be away before it ever answered; then zeros stand for it under every policy.
+    """
+
+    away: frozenset[str] = frozenset()
+    policy: str = "refuse"
+    training: bool = False
+
+    def instead(self, party: str, step: str, like: M, heard: AnswerMemory) -> M:
+        """What stands for a party's answer, in the form of the answer of one who is here."""
+        if self.policy == "mean" and (heard.knows(party, step) or not self.training):
+            return heard.mean_like(party, step, like)
+        return type(like)(**{name: torch.zeros_like(value) for name, value in fields_of(like).items()})

@@ -1,0 +1,145 @@
+"""What left whose house: one line per sender, receiver, step and purpose, with exact bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, astuple, dataclass, fields
+from typing import Any
+
+from colonnade.core.schedule import OWNER
+from colonnade.wire.message import Size
+
+__all__ = ["OWNER", "Ledger", "Line"]
+
+
+@dataclass
+class Line:
+    """All messages of one kind: who sent them to whom, in which step, for what."""
+
+    purpose: str
+    step: str
+    sender: str
+    receiver: str
+    messages: int = 0
+    payload: int = 0
+    overhead: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes on the wire: tensors and frames."""
+        return self.payload + self.overhead
+
+
+class Ledger:
+    """Counts messages and bytes; records facts and judges nothing.
+
+    >>> ledger = Ledger()
+    >>> ledger.record("train", "embed", "party 1", "owner", Size(payload=400, overhead=40))
+    >>> ledger.record("train", "embed", "party 1", "owner", Size(payload=400, overhead=40))
+    >>> ledger.total, ledger.payload, ledger.by_step
+    (880, 800, {'embed': 880})
+    """
+
+    def __init__(self) -> None:
+        self.owners = [OWNER]  # whoever leads turns; the first of several is the one that the others send to
+        self._lines: dict[tuple[str, str, str, str], Line] = {}
+
+    @staticmethod
+    def _key(line: Line) -> tuple[str, str, str, str]:
+        return line.purpose, line.step, line.sender, line.receiver
+
+    def record(self, purpose: str, step: str, sender: str, receiver: str, size: Size) -> None:
+        """Add one message."""
+        key = purpose, step, sender, receiver
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = Line(purpose, step, sender, receiver)
+        line.messages += 1
+        line.payload += size.payload
+        line.overhead += size.overhead
+
+    @property
+    def rows(self) -> list[Line]:
+        """All lines, in the order in which they first occurred."""
+        return list(self._lines.values())
+
+    @property
+    def total(self) -> int:
+        """All bytes on the wire, frames included."""
+        return sum(line.total for line in self.rows)
+
+    @property
+    def payload(self) -> int:
+        """Bytes of tensors alone, as the papers count."""
+        return sum(line.payload for line in self.rows)
+
+    def sent_by(self, side: str) -> int:
+        """How many messages a side has sent."""
+        return sum(line.messages for line in self._lines.values() if line.sender == side)
+
+    @property
+    def by_party(self) -> dict[str, int]:
+        """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""
+        return self._sum_by("party")
+
+    @property
+    def by_step(self) -> dict[str, int]:
+        """Bytes of each step."""
+        return self._sum_by("step")
+
+    @property
+    def by_purpose(self) -> dict[str, int]:
+        """Bytes spent on training, on evaluation, on prediction."""
+        return self._sum_by("purpose")
+
+    def bytes_for(self, purpose: str) -> int:
+        """Bytes spent on one purpose, such as ``"train"``."""
+        return self.by_purpose.get(purpose, 0)
+
+    def _sum_by(self, what: str) -> dict[str, int]:
+        sums: dict[str, int] = defaultdict(int)
+        for line in self.rows:
+            sums[self._party_of(line) if what == "party" else getattr(line, what)] += line.total
+        return dict(sums)
+
+    def _party_of(self, line: Line) -> str:
+        leads = self.owners if line.sender not in self.owners or line.receiver not in self.owners else self.owners[:1]
+        return line.receiver if line.sender in leads else line.sender
+
+    def to_json(self) -> list[dict[str, str | int]]:
+        """The lines as plain data."""
+        return [asdict(line) for line in self.rows]
+
+    def replace(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Forget all lines and take those that :meth:`to_json` gave."""
+        self._lines = {self._key(line): line for line in (Line(**row) for row in rows)}
+
+    def add(self, other: Ledger) -> None:
+        """Count what another ledger counted too."""
+        for line in other.rows:
+            mine = self._lines.setdefault(self._key(line), Line(*self._key(line)))
+            mine.messages += line.messages
+            mine.payload += line.payload
+            mine.overhead += line.overhead
+
+    def since(self, rows: Iterable[dict[str, Any]]) -> Ledger:
+        """What came after :meth:`to_json` gave these lines."""
+        before = {self._key(line): line for line in (Line(**row) for row in rows)}
+        after = Ledger()
+        for key, line in self._lines.items():
+            old = before.get(key, Line(*key))
+            counts = line.messages - old.messages, line.payload - old.payload, line.overhead - old.overhead
+            if counts[0]:
+                after._lines[key] = Line(*key, *counts)
+        return after
+
+    def to_csv(self) -> str:
+        """The lines as CSV text."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([f.name for f in fields(Line)])
+        writer.writerows(astuple(line) for line in self.rows)
+        return out.getvalue()
