@@ -21,7 +21,8 @@ from colonnade.federation.network_rules import check_kind, check_network, sketch
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import PROTOCOL, digest, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_plan_form, check_terms_form
-from colonnade.run.plan import Plan, plan
+from colonnade.run.plan_checks import make_plan
+from colonnade.runtime.plan import Plan
 from colonnade.version import __version__
 
 
@@ -192,7 +193,7 @@ def _worked_out(came: Mapping[str, Any], terms: Mapping[str, Any], what: Plan) -
         "optimizer": [optim.describe(one) for one in what.optimizers],
         "outputs": came["outputs"],
         "test": came["test"],
-        "schema": rehearse_small(came, what.method, what.settings, what.optimizers),
+        "schema": rehearse_small(came, what),
     }
     return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as it came
 
@@ -203,7 +204,7 @@ def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: 
     if networks is None:
         networks = _usual(came, name, own)
     given = {key: value for key, value in terms["train"].items() if key not in ("method", "runtime")}
-    return plan(
+    return make_plan(
         tables,
         method_in(terms),
         model=_built(models.make_model, networks, models.default_model),

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,21 +38,23 @@ from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, check_signatures, digest, job_id, keys_in, sign, terms_of
 from colonnade.jobs.run_job import plan_of
 from colonnade.report.summary import read_summary
-from colonnade.run.plan import Plan, start
+from colonnade.run.plan_checks import start
 from colonnade.run.rehearsal import outputs_of, rehearse_tables
 from colonnade.run.training import Run
-from colonnade.runtime.parties import Named
-from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.plan import Plan
+from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
+from colonnade.runtime.setup import remote_parties
 from colonnade.store import checkpoint
 from colonnade.tables.align.align_sheets import AlignmentGroup
 from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.sheets import Sheet
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
+from colonnade.wire.owner_half import OwnerHalf
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -214,8 +215,9 @@ class OwnerProcess:
 
     def _tell_end(self, run: Run) -> None:
         """Let everybody go; the run is done, so nobody is waited for longer than once."""
-        assert isinstance(run.parties, RemoteParties)
-        self.end.tell(run.parties.far, partial(run.parties.call, "end"))
+        backend = run.parties.backend
+        assert isinstance(backend, RemoteBackend)
+        self.end.tell(backend.parties, lambda party: backend.parties[party].call("end"))
 
     @property
     def run_number(self) -> bytes:
@@ -270,19 +272,17 @@ class OwnerProcess:
         seat = AlignmentGroup(
             0, AlignmentParty(terms, 0, texts(self.sheet.ids, self.name), self.paper.keys.identity, keys)
         )
-        channel = Channel()
-        sides: list[Named] = [seat, *(_RemoteName(name) for name in terms.names[1:])]
-        AlignmentOwner(
-            RemoteParties(sides, [seat], channel, self.lines, Schema(), job=self.job), terms, on_progress
-        ).run()
+        half, setup = OwnerHalf(Ends()), RemoteSetup(connect=lambda _: self.lines, schema=Schema(), job=self.job)
+        names = [seat.name, *terms.names[1:]]
+        AlignmentOwner(remote_parties(names, [seat], half, setup, self.lines), terms, on_progress).run()
         peer = seat.peer
         facts = {
             "proof": peer.proof,
             "files": self.sheet.digest,
-            "ledger": channel.ledger.to_json(),
+            "ledger": half.ledger.to_json(),
             "sizes": dict(zip([self.name, *terms.names[1:]], peer.sizes, strict=True)),
         }
-        return peer.rows, facts, channel.ledger
+        return peer.rows, facts, half.ledger
 
     # tables
 
@@ -322,7 +322,7 @@ class OwnerProcess:
         what = plan_of(job, tables, model=job.model or usual, runtime="federation")
         outputs = outputs_of(tables, what.settings.task)
         check_networks(tables, what.method, what.models, what.optimizers, outputs)
-        schema = rehearse_tables(tables, what.method, what.settings, what.models, what.optimizers)
+        schema = rehearse_tables(tables, what)
         self._plan = self._planned(what, tables, schema)
         self.status.describe(job.name, what.settings.rounds)
         self._sign_plans()
@@ -386,10 +386,3 @@ class OwnerProcess:
         self._visits += 1
         self.lines.talk(party, word, {**facts, "visit": self._visits})
         self.lines.open(party, session_of(self.job, self.incarnation, self._incarnations[party], self._visits))
-
-
-class _RemoteName:
-    """A party of an alignment that is far away."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name

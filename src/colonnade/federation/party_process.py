@@ -24,10 +24,10 @@ from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT
-from colonnade.runtime import threads
 from colonnade.runtime.remote.packet import Packet, read_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import refused, refused_letter
+from colonnade.runtime.setup import threads
 from colonnade.store.run_folder import make_folder
 from colonnade.wire.ledger import OWNER
 
@@ -151,7 +151,7 @@ class Attendance:
     def _describe(self, job: str) -> None:
         """The job and its rounds, as soon as they are known."""
         server = self.guest.server
-        rounds = server.seat.settings.rounds if isinstance(server, PartyServer) else 0
+        rounds = server.spec.settings.rounds if isinstance(server, PartyServer) else 0
         if (self.status.status.job, self.status.status.rounds) != (job, rounds):
             self.status.describe(job, rounds)
 

@@ -154,9 +154,9 @@ class PartySession:
 
     def _keep_budget(self, party: PartyServer) -> None:
         """Write down what the budget paid before that leaves: the owner says when states are kept, but not this."""
-        budget = party.channel.end(self.name).budget
+        budget = party.half.end.budget
         if budget is not None and budget.releases != self._released:
-            write_spent((self._trained or self._desk()).folder, party.channel, [self.name])
+            write_spent((self._trained or self._desk()).folder, party.ends, [self.name])
             self._released = budget.releases
 
     def _talked(self, letter: Packet) -> bytes:
@@ -328,7 +328,7 @@ class PartySession:
             return {}
         OpenRows(self._desk().folder).open(self._rows, self._run, self.name)
         party = self._predictor(self._trained, session) if self._trained else self._trainer(terms, session)
-        read_spent((self._trained or self._desk()).folder, party.channel, [self.name])
+        read_spent((self._trained or self._desk()).folder, party.ends, [self.name])
         self.server, self._released = party, {}
         return {}
 

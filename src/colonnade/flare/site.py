@@ -16,8 +16,8 @@ from colonnade.federation.job_papers import PartyFile, read_party_paper
 from colonnade.federation.party_process import Attendance
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
-from colonnade.runtime import threads
 from colonnade.runtime.remote.request_server import refused_letter
+from colonnade.runtime.setup import threads
 
 log = logging.getLogger(__name__)
 

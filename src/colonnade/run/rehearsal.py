@@ -9,17 +9,15 @@ from typing import Any, TypeVar
 import torch
 
 from colonnade.core.method import Method, Parties, Turn
-from colonnade.core.optim import OptimizerBuilder
-from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import make_task
 from colonnade.data.sharing import all_labels
 from colonnade.data.stand_ins import owners_in, stand_ins
 from colonnade.errors import ConfigError
-from colonnade.models import ModelBuilder
 from colonnade.run.model import Model
-from colonnade.runtime import threads
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.schema import Schema, kinds_of
+from colonnade.runtime.setup import threads
 
 R = TypeVar("R")
 ROWS = (23, 29)  # two numbers of rows tell which dimensions follow them
@@ -68,38 +66,23 @@ class _Watching(Parties):
                     self.schema.note(self.names[k], way, step.__name__, message, rows)
 
 
-def rehearse(
-    description: dict[str, Any],
-    method: Method,
-    settings: Settings,
-    models: Sequence[ModelBuilder],
-    optimizers: Sequence[OptimizerBuilder],
-    *,
-    quick: bool = False,
-) -> Schema:
+def rehearse(description: dict[str, Any], plan: Plan, *, quick: bool = False) -> Schema:
     """The schema of a run of these tables, as ``description`` has their names, row shapes and outputs."""
-    what = method, settings, models, optimizers
-    with threads(settings.threads):
-        first, second = (_one(rows, description, *what, quick=quick) for rows in ROWS)
+    with threads(plan.settings.threads):
+        first, second = (_one(rows, description, plan, quick=quick) for rows in ROWS)
     return first.merge(second)
 
 
-def rehearse_tables(
-    tables: Sequence[Table],
-    method: Method,
-    settings: Settings,
-    models: Sequence[ModelBuilder],
-    optimizers: Sequence[OptimizerBuilder],
-) -> Schema:
+def rehearse_tables(tables: Sequence[Table], plan: Plan) -> Schema:
     """The schema of a run on these tables; no value of theirs is used."""
-    owner = tables[0]
+    owner, task = tables[0], plan.settings.task
     outline = {
         "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
-        "settings": {"task": settings.task},
-        "outputs": outputs_of(tables, settings.task),
+        "settings": {"task": task},
+        "outputs": outputs_of(tables, task),
         "names": list(owner.classes),
     }
-    return rehearse(outline, method, settings, models, optimizers)
+    return rehearse(outline, plan)
 
 
 def outputs_of(tables: Sequence[Table], task: str) -> int:
@@ -109,19 +92,10 @@ def outputs_of(tables: Sequence[Table], task: str) -> int:
     return make_task(task, labels, trained=trained, table=owner.name, classes=len(owner.classes)).outputs
 
 
-def _one(
-    rows: int,
-    description: dict[str, Any],
-    method: Method,
-    settings: Settings,
-    models: Sequence[ModelBuilder],
-    optimizers: Sequence[OptimizerBuilder],
-    *,
-    quick: bool,
-) -> Schema:
-    tables = stand_ins(_with_rows(description, max(4 * rows, 2 * description["outputs"])))
-    how = replace(settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
-    trained = Model(tables, method, how, models, optimizers)
+def _one(rows: int, description: dict[str, Any], plan: Plan, *, quick: bool) -> Schema:
+    tables, method = stand_ins(_with_rows(description, max(4 * rows, 2 * description["outputs"]))), plan.method
+    how = replace(plan.settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
+    trained = Model(tables, replace(plan, settings=how, seal=()))
     schema, turns = Schema(), min(MOST_ROUNDS, max([2, *_periods(method)]))
     watched = _Watching(trained.parties, schema, quick=quick)
     for number in range(turns):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -16,8 +16,9 @@ from colonnade.core.table import Table
 class Group(Mine):
     """One or several parties that are computed together."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaders: Mapping[str, float] | None = None) -> None:
         super().__init__()
+        self.leaders = leaders or {}
         self._notes: dict[str, tuple[Turn, dict[str, Tensor]]] = {}  # by leader: turns of several may overlap
 
     def begin(self, turn: Turn) -> None:

@@ -67,9 +67,11 @@ class SealEnd:
 
     def compress(self, codec: Codec | None, fields: Fields, to: str, step: str, turn: Turn) -> Fields:
         """A message's wire tensors."""
+        if codec is None or not turn.training:
+            return fields
         wire: Fields = {}
         for name, values in fields.items():
-            if codec is None or not turn.training or not rows_field(name, values, len(turn.rows)):
+            if not rows_field(name, values, len(turn.rows)):
                 wire[name] = values
                 continue
             key = f"to {to}/{step}/{name}"
@@ -93,6 +95,10 @@ class SealEnd:
         check: Callable[[Fields], None] | None = None,
     ) -> Fields:
         """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        if (codec is None or not turn.training) and wire.keys() == like.keys():
+            if check is not None:
+                check(wire)
+            return wire
         fields, coded, left = {}, [], set(wire)
         for name, form in like.items():
             own = {key for key in wire if key == name or key.startswith(f"{name}.")}
@@ -129,16 +135,19 @@ class SealEnd:
 
     # few bits or whole numbers, to be summed
 
-    def sum_codes(self, fields: Fields, parties: int, step: str, turn: Turn) -> dict[str, SumCode]:
-        """At the owner: how each field becomes ring elements, the same for all parties."""
+    def sum_codes(
+        self, fields: Fields, parties: int, step: str, turn: Turn, bounds: Fields | None = None
+    ) -> dict[str, SumCode]:
+        """How each field becomes ring elements: on this end's own scales at the owner, on ``bounds`` at a party."""
         assert self.seals.blind is not None
+        scales = self.bounds if bounds is None else bounds
         few = self.seals.up if isinstance(self.seals.up, Bits) and turn.training else None
         codes: dict[str, SumCode] = {}
         for name, values in fields.items():
             if few is None or not rows_field(name, values, len(turn.rows)):
                 codes[name] = WholeCode(self.seals.blind, parties)
                 continue
-            codes[name] = FewBitCode(few, name, parties, self.bounds.get(f"{step}/{name}"))
+            codes[name] = FewBitCode(few, name, parties, scales.get(f"{step}/{name}"))
             if few.scale == "auto":
                 codes[name + SPREAD] = WholeCode(Blind(ring=64), parties)
         return codes

@@ -66,7 +66,7 @@ def embedding_map(
     check_may_compare(run)
     some = permutation(tables[0].rows, seed_of(seed), "map")[:rows]
     few = [table.take(some) for table in tables]
-    mapped = [k for site in run.parties.sites for k in site.members if "net" in site.nets]
+    mapped = [k for group in run.parties.backend.grouping.groups for k in group.members if "net" in group.nets]
     replies = run.ask(_map_step(by, seed), few, to=sorted(mapped))
     names = [run.parties.names[k] for k in sorted(mapped)]
     points = {name: reply.points for name, reply in zip(names, replies, strict=True)}
