@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from colonnade.runtime.remote.remote_parties import RemoteParties
 from torch import Tensor
 
 import colonnade as cn
@@ -37,7 +38,6 @@ from benchmarks.table import show
 from colonnade.errors import ColonnadeError, MessageError
 from colonnade.runtime.remote.packet import KINDS, Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
-from colonnade.runtime.remote.remote_parties import RemoteParties
 from colonnade.runtime.remote.reply_numbers import number_in
 from colonnade.runtime.remote.scope import PURPOSES
 from colonnade.runtime.remote.transport import DirectTransport
@@ -243,7 +243,7 @@ def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bo
 def silent_steps(remote: RemoteParties) -> list[str]:
     """The steps that were asked for and read no message."""
     party: PartyServer = next(iter(remote.lines.parties.values()))  # type: ignore[attr-defined]
-    return [step for step in remote._kinds if kinds_of(getattr(party.seat.method, step))[0] is None]
+    return [step for step in remote._kinds if kinds_of(getattr(party.spec.method, step))[0] is None]
 
 
 def _fewer(letter: Packet, other: Packet) -> bool:
@@ -363,9 +363,9 @@ def attack_party(party: PartyServer, mutants: Sequence[bytes], score: Score) -> 
     """
     before, kept = party.states(), (len(party.keeping.numbers), party.ended)
     for new in mutants:
-        moved = party._last, dict(party._turns), dict(party.site._notes)
+        moved = party._last, dict(party._turns), dict(party.group._notes)
         _attack_once(party, new, score)
-        party._last, party._turns, party.site._notes = moved
+        party._last, party._turns, party.group._notes = moved
     if not same(party.states(), before) or (len(party.keeping.numbers), party.ended) != kept:
         score.accepted.append(f"{party.name} changed its state by one of {[described(new) for new in mutants[:3]]}")
 

@@ -699,7 +699,7 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     lead_amid(sides.host(**job))
     (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
     assert isinstance(party, PartyServer)
-    spent = party.channel.end("shop").budget
+    spent = party.ends["shop"].budget
     assert spent is not None and spent.spent > 0
     for states in (sides.folder / "run-shop").glob("*/states"):
         shutil.rmtree(states)  # as if the owner had never let it keep one
@@ -711,7 +711,7 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     def look(request: Packet, reply: Packet) -> Packet:
         server = sides.guests["shop"].server
         if request.step == "begin" and isinstance(server, PartyServer):
-            budget = server.channel.end("shop").budget
+            budget = server.ends["shop"].budget
             begun.append(0 if budget is None else budget.spent)
         return reply
 

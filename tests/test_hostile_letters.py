@@ -125,7 +125,7 @@ def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
 def test_other_finite_numbers_are_a_message_like_any_other() -> None:
     run = train(cn.SplitNN(), None)
     party = run.parties.lines.parties["party 2"]
-    stamp = replace(run.parties.stamp, session=party.seat.session, purpose="train", table="train", turn=99)
+    stamp = replace(run.parties.stamp, session=party.spec.session, purpose="train", table="train", turn=99)
     asked = replace(stamp, step="embed", sequence=party._last[0] + 1)
     h = decode_fields(read_packet(party.serve(write_packet(asked))).frames[0])[0]["h"]
     frame = encode({"slope": torch.full_like(h, 0.5)}, Envelope("follow", "owner", 0))
@@ -143,7 +143,7 @@ def last_party(method: cn.Method, seal: Any = None) -> tuple[Any, Any, cn.Run]:
 
 def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about: Any) -> str:
     """What a party says to a request of its owner with these tensors."""
-    letter = replace(remote.stamp, session=party.seat.session, kind=kind, sequence=party._last[0] + 1, **about)
+    letter = replace(remote.stamp, session=party.spec.session, kind=kind, sequence=party._last[0] + 1, **about)
     frame = encode(fields, Envelope(letter.step or kind, "owner", letter.round))
     reply = read_packet(party.serve(write_packet(replace(letter, frames=(frame,)))))
     assert reply.kind == "refusal"
@@ -155,10 +155,10 @@ def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
     first = write_packet(
         replace(
-            remote.stamp, session=party.seat.session, step="embed", purpose="train", table="train", turn=1, sequence=1
+            remote.stamp, session=party.spec.session, step="embed", purpose="train", table="train", turn=1, sequence=1
         )
     )
-    foreign = replace(remote.stamp, session=party.seat.session, job=bytes(16), sequence=sequence)
+    foreign = replace(remote.stamp, session=party.spec.session, job=bytes(16), sequence=sequence)
     assert read_packet(party.serve(write_packet(foreign))).kind == "refusal"
     assert read_packet(party.serve(first)).kind == "refusal", "letter 1 was replayed"
     assert len(remote.states()) == 4, "the next letter is refused"
@@ -190,12 +190,12 @@ def test_what_cannot_be_read_is_refused_before_anything_moves(kind: str, fields:
 def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     remote, party, _ = last_party(cn.FDML(), [cn.Blind(), cn.Bits(4)])
     letter = replace(
-        remote.stamp, session=party.seat.session, kind="sum", step="logits", purpose="train", table="train", serial=99
+        remote.stamp, session=party.spec.session, kind="sum", step="logits", purpose="train", table="train", serial=99
     )
     frames = (b"", encode({"o.bound": bound}, Envelope("logits", "owner", 0)))
     raw = write_packet(replace(letter, sequence=party._last[0] + 1, frames=frames))
     assert read_packet(party.serve(raw)).kind == "refusal"
-    assert party.channel.end(party.name).bounds == {}
+    assert party.ends[party.name].bounds == {}
 
 
 def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) -> None:

@@ -32,7 +32,7 @@ def test_it_is_the_pca_of_the_embeddings_and_repeats() -> None:
     assert torch.equal(found.points["party 1"], again.points["party 1"])
     assert not torch.equal(found.labels, other.labels)
     with torch.no_grad():
-        h = run.parties.sites[1].net(tables[2].columns).numpy()
+        h = run.parties.backend.grouping.groups[1].net(tables[2].columns).numpy()
     every = cn.embedding_map(run, tables, rows=10**6).points["party 2"]
     spread = PCA(2).fit(h).explained_variance_
     np.testing.assert_allclose(np.sort(every.var(0, correction=1).numpy())[::-1], spread, rtol=1e-3)

@@ -36,7 +36,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
     host.gather()
     run, _ = host._with_all(host._ready)
-    states = {run.sides.names.get(side, side): state for side, state in run._states().items()}
+    states = {run.model.sides.names.get(side, side): state for side, state in run.model.states().items()}
     for name in PARTIES:
         party = sides.guests[name].server
         assert isinstance(party, PartyServer)

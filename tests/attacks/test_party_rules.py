@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from colonnade.runtime.remote.remote_parties import RemoteParties
 
 from colonnade.errors import (
     CheckpointError,
@@ -42,7 +43,6 @@ from colonnade.federation.terms import job_id, learns, sign, terms_of
 from colonnade.runtime.remote import state_store as keeping
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
-from colonnade.runtime.remote.remote_parties import RemoteParties
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.scope import ANYTHING
 from near import PARTIES, Near, Sides, make_sides
@@ -395,7 +395,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
             host.close()
         server = sides.guests["shop"].server
         assert isinstance(server, PartyServer)
-        return server.seat.table.rows
+        return server.spec.table.rows
 
     with pytest.raises(ManifestError, match=r"the plan says \[20, \[3\]\] of the rows of 'shop', which has \[32"):
         align_more()
@@ -443,7 +443,7 @@ def test_terms_of_equal_value_and_another_text_are_others(sides: Sides) -> None:
 def spent_by_shop(sides: Sides) -> int:
     server = sides.guests["shop"].server
     assert isinstance(server, PartyServer)
-    budget = server.channel.end("shop").budget
+    budget = server.ends["shop"].budget
     assert budget is not None
     return budget.spent
 

@@ -137,7 +137,7 @@ class LocalBackend(Backend):
 
 
 def heard(halves: Sequence[PartyHalf], call: Call, *, encoded: bool = False) -> dict[int, Any]:
-    """What the receivers of a call hear; a shared message is also for the owner's own part: like parties compute alike."""
+    """What the receivers of a call hear, and of a shared message the owner's own part: like parties compute alike."""
     if not call.shared:
         return {k: _hear(halves[k], k, call, encoded) for k in call.wires}
     codec = halves[0].ends.seals.down
