@@ -100,6 +100,11 @@ class FedOptimus(SeveralOwners):
         if self.share < 1:
             check_neighbours(self.neighbours, rows)
 
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """The first round that averages the models and, with a selection, the first that scores the parties."""
+        return (*super().rare_rounds, self.select_every - 1) if self.share < 1 else super().rare_rounds
+
     def start(self, owner: Owner) -> None:
         """No party has a score yet."""
         owner.scores = torch.zeros(owner.parties)

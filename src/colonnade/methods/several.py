@@ -70,6 +70,11 @@ class SeveralOwners(Method):
         """Adam or SGD, for the owners' top nets too; the user may bring another for the parties."""
         return Adam(self.lr, self.decay) if self.optimizer == "adam" else SGD(self.lr, self.momentum, self.decay)
 
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """The first round that averages the models."""
+        return (self.every - 1,)
+
     def averages_in(self, turn: Turn) -> bool:
         """Whether the models are averaged at the end of this round."""
         return (turn.round + 1) % self.every == 0
@@ -141,7 +146,7 @@ class SeveralOwners(Method):
     def leader_logits(self, owner: Owner, turn: Turn, received: Embedding) -> Tensor:
         """The logits by the top net of the owner who leads the turn."""
         logits = owner.owners.work(self.decide, turn, all=received)
-        return logits[owner.owners.names.index(turn.leader)].o
+        return logits[owner.owners.names.index(turn.leader)].o  # type: ignore[no-any-return]
 
 
 def concatenated(embeddings: Sequence[Tensor]) -> Embedding:
