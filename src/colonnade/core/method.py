@@ -244,6 +244,15 @@ class Method(ABC):
         return self.alone == "always"
 
     @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """Rounds that have steps which the first two rounds have not: one such round, from 0 on, for each rare step.
+
+        They are rehearsed before training, one after the other and without those between. Between processes a message
+        that no rehearsed round has is refused.
+        """
+        return ()
+
+    @property
     def party_optimizer(self) -> OptimizerBuilder:
         """The parties' optimiser unless the user brings one."""
         return SGD(self.lr, self.momentum, self.decay)
