@@ -101,10 +101,10 @@ class Channel:
         heard = [self.end(one).expand(codec, arrived[one], form, turn.leader, step, turn, check) for one in receivers]
         return self._message(like, heard[0])
 
-    def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
-        """Carry one message from a party to whoever leads the turn."""
+    def to_owner(self, message: M, *, party: str, step: str, turn: Turn, summed: bool = False) -> M:
+        """Carry one message from a party to whoever leads the turn, who may want it as part of a sum."""
         wire = self.seal_up(message, party=party, step=step, turn=turn)
-        arrived = self.carry(wire, party, turn.leader, step, turn)
+        arrived = self.carry(wire, party, turn.leader, step, turn, "", summed)
         return self.open_up(message, arrived, party=party, step=step, turn=turn)
 
     def seal_up(self, message: Any, *, party: str, step: str, turn: Turn) -> Fields:
@@ -147,8 +147,8 @@ class Channel:
         """
         if self.blinding is not None:
             return self._blinded_sum(self.blinding, messages, step, turn, None if told is None else fields_of(told))
-        arrived = [self.to_owner(message, party=party, step=step, turn=turn) for party, message in messages.items()]
-        return add(arrived)
+        about: dict[str, Any] = {"step": step, "turn": turn, "summed": True}
+        return add([self.to_owner(message, party=party, **about) for party, message in messages.items()])
 
     def know(self, name: str, table: Table) -> None:
         """Note whose rows a table's name stands for from now on: budgets and blinded sums are about people."""
@@ -210,7 +210,8 @@ class Channel:
         """Run the sum with the parties' ends, which hold their values, and open it."""
 
         def carry(fields: Fields, sender: str, receiver: str, name: str, purpose: str) -> Fields:
-            return self.carry(fields, sender, receiver, name, task.turn, purpose)
+            summed = receiver == self.opener and not purpose  # key agreement has a purpose of its own
+            return self.carry(fields, sender, receiver, name, task.turn, purpose, summed)
 
         totals, count = blinding.sum(task, carry)
         opened = {name: task.expected[name].decode(total, count) for name, total in totals.items()}
@@ -241,13 +242,22 @@ class Channel:
         # In the order of the wire, whether it is there or not: products of other layouts round otherwise.
         return {name: tensor.detach().contiguous() for name, tensor in fields_of(message).items()}
 
-    def carry(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> Fields:
+    def carry(
+        self,
+        fields: Fields,
+        sender: str,
+        receiver: str,
+        step: str,
+        turn: Turn,
+        purpose: str = "",
+        summed: bool = False,
+    ) -> Fields:
         """The wire itself: what is sent as it arrives, and its line in the ledger."""
         check(fields)
         for party in (self.absence.away | self.silent) & {sender, receiver}:
             raise AwayError(f"'{party}' is away in round {turn.round}.", party)
         envelope = Envelope(step, sender, turn.round)
-        self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope))
+        self.ledger.record(purpose or turn.purpose, step, sender, receiver, size(fields, envelope), summed=summed)
         if self.wire:
             fields, _ = decode_fields(encode(fields, envelope))
         return fields
