@@ -29,7 +29,6 @@ held out (``methods/contribution.py``, ``run.importance()``). It cannot be blind
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -154,7 +153,7 @@ class APFed(Method):
             (moved,) = parties.ask(self.shift, turn, all=direction, to=[0])
             owner.contributions[1:] += left_out(moved.along, slopes, self.lr)
             owner.measured += 1
-            total = functools.reduce(torch.add, slopes)
+            total = sum(slopes[1:], slopes[0])
         o = mine.o.requires_grad_()
         loss = owner.loss(o, turn)
         parties.tell(self.follow, turn, all=Answer(total, slope(loss, o).slope), to=[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.report.summary import RunView
+from colonnade.run.map_step import embedding_map
 from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import VALUES
 from colonnade.wire.ledger import Line
@@ -23,8 +24,9 @@ AT_A_PARTY = {
     "w": "The top net as another owner's labels shaped it.",
     "each": "How much each party tells about the labels.",
     "o": "What the model says about each row.",
+    "way": "Which rows are asked about, and which map of them is drawn.",
 }
-OF_NO_METHOD = {"embedding_map": "points"}  # steps that any method's parties take, and the field of their answer
+OF_NO_METHOD = {"embedding_map": embedding_map}  # steps that the parties of any method take
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
 _SCALE = 16  # bytes; a message to a blinded party that is no larger holds scales alone
 
@@ -114,15 +116,13 @@ def _only_a_scale(run: RunView, line: Line) -> bool:
 
 def _fields(run: RunView, line: Line) -> list[str]:
     """The fields of the step's message in this direction that have a word, those made of labels first."""
-    if line.step in OF_NO_METHOD:
-        return [OF_NO_METHOD[line.step]]
     message = _message(run, line)
     return [name for name in VALUES if name in getattr(message, "_fields", ())]
 
 
 def _message(run: RunView, line: Line) -> Any:
     method = run.known_method
-    steps = {} if method is None else method.steps() | method.owner_steps()
+    steps = OF_NO_METHOD | ({} if method is None else method.steps() | method.owner_steps())
     if line.step not in steps:
         return None
     try:

@@ -13,6 +13,7 @@ from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
 from colonnade.errors import ConfigError
 from colonnade.models import ModelBuilder
+from colonnade.run.map_step import embedding_map
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.remote.party_server import PartyServer, PartySpec
@@ -29,7 +30,11 @@ Connect = Callable[[Sequence[PartySpec]], Transport]
 
 
 def make_party(seat: PartySpec) -> PartyServer:
-    """A party with its states in its seat's folder, or in memory; where it runs it draws its secret, if it has one."""
+    """A party with its states in its seat's folder, or in memory; where it runs it draws its secret, if it has one.
+
+    Within one organisation it also serves maps of its embeddings.
+    """
+    seat = replace(seat, extra_steps={"embedding_map": embedding_map})
     if has_secrets(seat.settings):
         seat = replace(seat, secret=_secret(seat.folder))
     return PartyServer(seat, None if seat.folder is None else StateFolder(seat.folder))

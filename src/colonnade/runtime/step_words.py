@@ -29,6 +29,7 @@ VALUES = {
     "each": "a score per party",
     "norm": "head norm",
     "points": "two numbers per row",
+    "way": "the kind of map and a seed",
 }
 
 

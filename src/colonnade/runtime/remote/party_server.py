@@ -93,6 +93,7 @@ class PartySpec:
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
     scope: Scope = ANYTHING
+    extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
 
     @property
     def name(self) -> str:
@@ -167,8 +168,7 @@ class PartyServer(RequestServer):
             return None
         if self.blinded is not None and not self.seat.schema.has_rows(self.name, letter.step):
             self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
-        rows = turn.rows.shape[-1]
-        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
+        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         wire = self.channel.seal_up(reply, party=self.name, step=letter.step, turn=turn)
         return self.channel.carry(wire, self.name, turn.leader, letter.step, turn)
 
@@ -250,6 +250,8 @@ class PartyServer(RequestServer):
         return self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn, check=check)
 
     def _step_of(self, letter: Packet) -> Callable[..., Any]:
+        if letter.purpose == "explain" and letter.step in self.seat.extra_steps:
+            return self.seat.extra_steps[letter.step]
         if letter.step in self._steps:
             if letter.purpose != "train" and not self.seat.schema.may_ask(letter.step):
                 raise MessageError(
@@ -303,7 +305,7 @@ class PartyServer(RequestServer):
                 f"round {letter.round} came to '{self.name}', which agreed to {self.seat.settings.rounds} rounds."
             )
         if letter.purpose == "explain":
-            return torch.arange(0)
+            return torch.arange(self.site.tables[letter.table].rows if letter.step in self.seat.extra_steps else 0)
         whole = self.schedule.held_out[owner or 0]
         if letter.table != "train":
             whole = torch.arange(self.site.tables[letter.table].rows)
@@ -383,9 +385,8 @@ def _blinded_end(seat: PartySpec) -> BlindParty | None:
     blind = seat.seals.blind
     if blind is None or seat.name not in seat.blinded:
         return None
-    return BlindParty(
-        seat.job, seat.name, seat.blinded, seat.identity, seat.keys, recover=blind.recover, rules=seat.sums
-    )
+    who = seat.job, seat.name, seat.blinded, seat.identity, seat.keys
+    return BlindParty(*who, recover=blind.recover, rules=seat.sums)
 
 
 def _check_read(letter: Packet) -> None:

@@ -134,7 +134,7 @@ class RemoteParties(InProcess):
             return super()._collect(k, reply, step, turn)
         return None if reply is None else self._opened(self.names[k], reply, step, turn)
 
-    def _opened(self, party: str, wire: Fields, step: str, turn: Turn, *, summed: bool = False) -> Any:
+    def _opened(self, party: str, wire: Fields, step: str, turn: Turn, summed: bool = False) -> Any:
         self.channel.carry(wire, party, turn.leader, step, turn, "", summed)
         like = self._like(party, step, turn, wire)
         rows = turn.rows.shape[-1]
@@ -157,8 +157,7 @@ class RemoteParties(InProcess):
         far = [k for k in chosen if k not in self.at_home]
         if self.channel.blinding is None or not far:
             replies = self._replies(step, turn, chosen, all, each)
-            here = [k for k in far if k in replies]
-            heard = [self._opened(self.names[k], replies[k], step.__name__, turn, summed=True) for k in here]
+            heard = [self._opened(self.names[k], replies[k], step.__name__, turn, True) for k in far if k in replies]
             return [replies[k] for k in chosen if k in self.at_home], [add(heard)] if heard else []
         received = self._delivered(step, turn, chosen, all, each)
         home = [k for k in chosen if k in self.at_home]
