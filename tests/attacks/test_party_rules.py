@@ -635,4 +635,12 @@ def test_what_blinded_terms_say_of_values_that_are_not_summed(sides: Sides) -> N
     """The owner of vfedmh reads every party's logits, whatever the seal."""
     blind = {"method": "vfedmh", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
     told = " ".join(terms_of(sides.owner_paper(**blind))["learns"])
-    assert "only the sum of all parties' embeddings (only their sum is used), and every party's logits of its" in told
+    assert "learns only the sum of all parties' embeddings of each round's rows." in told
+    assert "reads every party's logits, one by one, in step 'decide'." in told
+
+
+def test_what_terms_say_of_sums_does_not_hang_on_the_wording(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = sides.owner_paper(method="vfedmh", federation='labels = "shown"', more='[[seal]]\nkind = "blind"')
+    due = terms_of(paper)["learns"]
+    monkeypatch.setattr(type(paper.job.method), "party_sends", "embeddings and logits (only their sum is used)")
+    assert terms_of(paper)["learns"] == due

@@ -201,6 +201,10 @@ class Method(ABC):
     """What parties can tell of labels, with the worst options: "unsent" (nothing goes out), "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
+    summed_steps: ClassVar[tuple[str, ...]] = ()
+    """The steps that it asks for by ``parties.sum`` alone, whenever ``only_sums`` holds; Blind covers their replies."""
+    asked_steps: ClassVar[tuple[str, ...] | None] = None
+    """The steps that it asks for by ``parties.ask`` even then; None stands for all others that have a reply."""
     needs_owner_columns: ClassVar[bool] = False
     several_owners: ClassVar[bool] = False
     """Whether labels may lie at several owners, each with rows of its own; see :class:`Owners`."""

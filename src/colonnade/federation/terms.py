@@ -20,6 +20,7 @@ from colonnade.core.method import Method, make_method
 from colonnade.errors import ManifestError
 from colonnade.federation.job_papers import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
+from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal.key_agreement import Identity, pack, verify
 from colonnade.tables.align.alignment import who_learns
 from colonnade.version import __version__
@@ -91,32 +92,34 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
     method, owner = method_in(terms), terms["owner"]
     names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
-    sent = _sent(method.party_sends, "blind" in kinds)
+    blind = "blind" in kinds
+    sent, singly = _sent(method, blind=blind), _read_singly(method, owner) if blind else []
     found = who_learns(terms["align"].get("mode") or "psi", names)
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:
         scored = f"'{owner}' learns {sent} of the new rows, and their scores."
-        return [*found, scored, *noise, _RESTS_ON]
+        return [*found, scored, *singly, *noise, _RESTS_ON]
     lines = list(found)
     if method.party_sends != "nothing":
-        lines.append(f"'{owner}' learns {sent} of each round's rows.")
+        lines += [f"'{owner}' learns {sent} of each round's rows.", *singly]
     if method.owner_sends != "nothing":
         lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     return [*lines, *noise, _RESTS_ON]
 
 
-def _sent(what: str, blind: bool) -> str:
-    """What the owner gets of parties; under Blind a method may still ask for some values one by one.
+def _sent(method: Method, *, blind: bool) -> str:
+    """What the owner gets of parties: under Blind the sums that the method declares."""
+    if not blind or not method.summed_steps:
+        return f"every party's {method.party_sends}"
+    return f"only the sum of all parties' {in_words(replies(method, method.summed_steps).values())}"
 
-    >>> _sent("embeddings (only their sum is used), logits", True)
-    "only the sum of all parties' embeddings (only their sum is used), and every party's logits"
-    """
-    summed, separate, single = what.partition("), ")
-    if not blind:
-        return f"every party's {what}"
-    return f"only the sum of all parties' {summed}" + (f"), and every party's {single}" if separate else "")
+
+def _read_singly(method: Method, owner: str) -> list[str]:
+    """One sentence for each step that Blind does not cover."""
+    steps = read_singly(method).items()
+    return [f"'{owner}' reads every party's {in_words([kind])}, one by one, in step '{step}'." for step, kind in steps]
 
 
 def outline(terms: Mapping[str, Any]) -> str:

@@ -65,6 +65,7 @@ class APFed(Method):
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("assist",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "temperature")
 
     loss: str = "reconstruction"

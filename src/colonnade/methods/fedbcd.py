@@ -41,6 +41,8 @@ class FedBCD(Method):
     owner_sends: ClassVar[str] = "gradients"
     labels: ClassVar[str] = "shown"  # with combine="sum"
     sums: ClassVar[str] = "with combine='sum'"
+    summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
+    asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
 
     lr: float = 0.05

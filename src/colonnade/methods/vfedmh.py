@@ -59,6 +59,7 @@ class VFedMH(Method):
     labels: ClassVar[str] = "shown"
     needs_owner_columns: ClassVar[bool] = True
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
 
     lr: float = 0.05

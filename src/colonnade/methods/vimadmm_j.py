@@ -66,6 +66,7 @@ class VIMADMMJ(Method):
     owner_sends: ClassVar[str] = "one gap of logits for all"
     labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "with messages='compact'"
+    summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1

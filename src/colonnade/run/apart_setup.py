@@ -10,6 +10,7 @@ from pathlib import Path
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
 from colonnade.errors import ConfigError
+from colonnade.run.map_step import embedding_map
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.plan import Plan
@@ -27,7 +28,11 @@ Connect = Callable[[Sequence[PartySpec]], Transport]
 
 
 def make_party(spec: PartySpec) -> PartyServer:
-    """A party with its states in a folder, or in memory; it draws its secret where it runs, if it is to have one."""
+    """A party with its states in a folder, or in memory; it draws its secret where it runs, if it is to have one.
+
+    Within one organisation it also serves maps of its embeddings.
+    """
+    spec = replace(spec, extra_steps={"embedding_map": embedding_map})
     if has_secrets(spec.settings):
         spec = replace(spec, secret=_secret(spec.folder))
     return PartyServer(spec, None if spec.folder is None else StateFolder(spec.folder))

@@ -204,9 +204,9 @@ class Run:
         self.findings["importance"] = dict(numbers)  # some methods ask the parties for it, and a report asks nobody
         return numbers
 
-    def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
-        """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
-        return self.model.ask(step, tables, to)
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], all: Any = None) -> list[R]:
+        """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
+        return self.model.ask(step, tables, all)
 
     @contextmanager
     def _releasing(self) -> Iterator[None]:

@@ -78,7 +78,7 @@ class AllParties(Parties):
         if self.blinding is None or not others:
             answers = self.backend.carry(call)
             own = [answers[k] for k in call.chosen if k in self.home]
-            sent = [self._open(k, answers[k], call) for k in others if k in answers]
+            sent = [self._open(k, answers[k], call, summed=True) for k in others if k in answers]
             parts = own + ([add(sent)] if sent else [])
         else:
             parts = self._blinded_sum(self.blinding, call, others)
@@ -134,13 +134,13 @@ class AllParties(Parties):
         call.messages = dict(zip(call.chosen, each, strict=True))
         call.wires = {k: self.half.seal(call.messages[k], [self.names[k]], call.name, call.turn) for k in receivers}
 
-    def _open(self, k: int, answer: Any, call: Call) -> Any:
+    def _open(self, k: int, answer: Any, call: Call, *, summed: bool = False) -> Any:
         if answer is None:
             return None
         if k in self.home:
             self.half.note(self.names[k], call.name, answer, call.turn)
             return answer
-        return self.half.open(answer, self.names[k], call.name, call.turn)
+        return self.half.open(answer, self.names[k], call.name, call.turn, summed=summed)
 
     def _stand_in(self, k: int, like: Any, call: Call) -> Any:
         """What stands for the reply of an absent party; a step without a reply needs nothing."""

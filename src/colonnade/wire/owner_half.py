@@ -67,10 +67,13 @@ class OwnerHalf:
             self.count(wire, turn.leader, party, step, turn)
         return wire
 
-    def open(self, answer: Answer, party: str, step: str, turn: Turn) -> Any:
-        """A party's reply as the leader of the turn reads it, counted, checked and remembered."""
+    def open(self, answer: Answer, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
+        """A party's reply as the leader of the turn reads it, counted, checked and remembered.
+
+        ``summed`` says that only the sum of such replies was asked for.
+        """
         wire, kind, form = answer
-        self.count(wire, party, turn.leader, step, turn)
+        self.count(wire, party, turn.leader, step, turn, "", summed)
         end = self.ends[turn.leader]
         if self.checks is None:
             fields = end.expand(self.seals.up, wire, form, party, step, turn)
@@ -90,15 +93,23 @@ class OwnerHalf:
         whole = not self.presence.absence.away
         self.memory.note(memory_name(party, turn), step, message, turn, whole=whole)
 
-    def count(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> None:
+    def count(
+        self,
+        fields: Fields,
+        sender: str,
+        receiver: str,
+        step: str,
+        turn: Turn,
+        purpose: str = "",
+        summed: bool = False,
+    ) -> None:
         """A message's line in the ledger; refused if one of its two sides does not answer for now."""
         presence = self.presence
         if presence.absence.away or presence.silent:
             presence.check(sender, turn.round)
             presence.check(receiver, turn.round)
-        self.ledger.record(
-            purpose or turn.purpose, step, sender, receiver, size(fields, Envelope(step, sender, turn.round))
-        )
+        bytes_of = size(fields, Envelope(step, sender, turn.round))
+        self.ledger.record(purpose or turn.purpose, step, sender, receiver, bytes_of, summed=summed)
 
     # Blinded sums
 
@@ -132,7 +143,8 @@ class OwnerHalf:
 
     def _carrier(self, turn: Turn) -> Carry:
         def carry(fields: Fields, sender: str, receiver: str, step: str, purpose: str) -> Fields:
-            self.count(fields, sender, receiver, step, turn, purpose)
+            summed = receiver == self.opener and not purpose  # the key agreement has a purpose of its own
+            self.count(fields, sender, receiver, step, turn, purpose, summed)
             return fields
 
         return carry

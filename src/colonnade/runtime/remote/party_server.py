@@ -92,10 +92,11 @@ class PartySpec:
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
     scope: Scope = ANYTHING
+    extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
 
     @property
     def name(self) -> str:
-        """Whose seat it is."""
+        """The name of the party."""
         return self.names[self.member]
 
 
@@ -238,6 +239,8 @@ class PartyServer(RequestServer):
         return self.half.hear(wire, kind, form, letter.step, turn, check)
 
     def _step_of(self, letter: Packet) -> Callable[..., Any]:
+        if letter.purpose == "explain" and letter.step in self.spec.extra_steps:
+            return self.spec.extra_steps[letter.step]
         if letter.step in self._steps:
             if letter.purpose != "train" and not self.spec.schema.may_ask(letter.step):
                 raise MessageError(
@@ -291,7 +294,7 @@ class PartyServer(RequestServer):
                 f"round {letter.round} came to '{self.name}', which agreed to {self.spec.settings.rounds} rounds."
             )
         if letter.purpose == "explain":
-            return torch.arange(0)
+            return torch.arange(self.group.tables[letter.table].rows if letter.step in self.spec.extra_steps else 0)
         whole = self.schedule.held_out[owner or 0]
         if letter.table != "train":
             whole = torch.arange(self.group.tables[letter.table].rows)
