@@ -26,7 +26,7 @@ from colonnade.runtime.lines import Lines
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.runtime.server import refused
 from colonnade.runtime.site import Site
-from colonnade.runtime.told import Budgets, Kept, largest, number_in
+from colonnade.runtime.told import Budgets, Kept, check_empty, check_said, largest, number_in
 from colonnade.seal.blinding import Blinding
 from colonnade.state import Packed
 from colonnade.table import Table
@@ -276,9 +276,7 @@ class Remote(InProcess):
             with naming(party, what):
                 refusal = refused(letter.frames[0] if letter.frames else b"", party)
             raise refusal
-        if asked.kind == "step" and bool(letter.frames) != (self._kinds[asked.step] is not None):
-            said = "a message" if letter.frames else "nothing"
-            raise MessageError(f"'{party}' answered step '{asked.step}' of round {asked.round} with {said}.")
+        check_said(party, asked, bool(letter.frames), asked.kind != "step" or self._kinds[asked.step] is not None)
         if not letter.frames:
             return None
         with naming(party, what, f" of round {asked.round}"):
@@ -287,6 +285,7 @@ class Remote(InProcess):
             raise MessageError(
                 f"'{party}' replied with a frame of '{about.sender}', step '{about.step}', round {about.round}."
             )
+        check_empty(party, asked, fields, self.channel.blinding is not None and self.channel.blinding.blind.recover)
         return fields
 
     def _form(self, party: str, asked: Letter) -> Fields | None:
