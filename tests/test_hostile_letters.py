@@ -198,6 +198,15 @@ def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     assert party.channel.end(party.name).bounds == {}
 
 
+@pytest.mark.parametrize("method", [cn.SplitNN(), cn.MultiVFL(every=2)], ids=lambda one: one.name)
+def test_a_step_before_the_one_that_it_goes_on_from_is_refused_in_a_sentence(method: cn.Method) -> None:
+    remote, party, _ = last_party(method)
+    slope = {"slope": torch.zeros(16, 60)}
+    leader = party.leaders[-1]
+    said = tell(remote, party, "step", slope, step="follow", purpose="train", table="train", turn=99, leader=leader)
+    assert "goes on from 'output', and the step that gives it did not" in said
+
+
 def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) -> None:
     """A round in which one party's replies are changed."""
     remote, party, run = last_party(method, seal)
