@@ -216,12 +216,16 @@ def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: 
 
 
 def _usual(came: Mapping[str, Any], name: str, own: Table) -> Any:
-    """Everybody's usual network: the party's own by its columns, the others' as the plan has them."""
+    """Everybody's usual network: the party's own by its columns, the others' by those that the plan says they have."""
     names = [one[0] for one in came["tables"] if one[2]]
-    usual = json.loads(json.dumps(models.describe(models.default_for(own.cardinalities))))
-    said = came["model"][names.index(name)]
-    if said != usual:
-        raise ManifestError(f"the plan does not follow from the terms in model: {said} is not the usual one, {usual}.")
+    for side, said in zip(names, came["model"], strict=True):
+        codes = own.cardinalities if side == name else tuple(said.get("cardinalities") or ())
+        usual = json.loads(json.dumps(models.describe(models.default_for(codes))))
+        if said != usual:
+            raise ManifestError(
+                f"the plan does not follow from the terms in model: {printable(said, 80)} of '{side}' is not the usual "
+                f"one, {printable(usual, 80)}."
+            )
     return came["model"]
 
 

@@ -11,6 +11,22 @@ from torch import Tensor
 from colonnade.core.method import Mine, Turn
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
+from colonnade.errors import MessageError
+
+
+class Notes(dict[str, Tensor]):
+    """What the steps of a turn noted for later ones; one that comes before them is refused in a sentence."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise MessageError(
+            f"a step came that goes on from '{name}', and the step that gives it did not; keep the order."
+        )
+
+    def pop(self, name: str) -> Tensor:  # type: ignore[override]
+        """Take a note away."""
+        value = self[name]
+        del self[name]
+        return value
 
 
 class Group(Mine):
@@ -24,7 +40,7 @@ class Group(Mine):
     def begin(self, turn: Turn) -> None:
         """Take up what earlier steps of this turn noted, and forget an earlier turn of the same leader."""
         if self._of(turn) is None:
-            self._notes[turn.leader] = turn, {}
+            self._notes[turn.leader] = turn, Notes()
         self.scratch = self._notes[turn.leader][1]
 
     def is_amid(self, turn: Turn) -> bool:

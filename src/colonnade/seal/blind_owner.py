@@ -112,6 +112,7 @@ class BlindOwner:
         self.job, self.manifest, self.ends = blinded.job, blinded.manifest, blinded.ends
         self.serial = 0
         self._told_before: dict[str, int] = {}  # in the present sum: a mark of what each was told before it
+        self.present: RecoverableSum | None = None  # the last one that was begun
         self._roster = b""
 
     def forget_keys(self) -> None:
@@ -195,11 +196,11 @@ class BlindOwner:
         ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
         one = RecoverableSum(self.ends, self.manifest, self._roster, asked, ticket, ring, self.owner, send)
         one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
-        summed, survivors = one.run()
         shapes = [task.shapes[name] for name in names]
-        if summed.shape != (sum(map(math.prod, shapes)),):
-            raise SealError(f"the sum of step '{task.step}' has the shape {summed.shape}, and {shapes} were expected.")
-        parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        sizes = [math.prod(shape) for shape in shapes]
+        self.present, one.size = one, sum(sizes)
+        summed, survivors = one.run()
+        parts = np.split(summed, np.cumsum(sizes)[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
     def _hears(self, party: str, task: SumTask, carry: Carry) -> bool:
