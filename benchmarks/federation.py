@@ -56,13 +56,14 @@ from colonnade.core.table import Table
 from colonnade.core.task import Classes
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.owner_transport import OwnerTransport
 from colonnade.federation.party_connection import dial
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.run_job import train_job
@@ -232,20 +233,20 @@ def companies(folder: Path, rows: int, parties: int) -> tuple[OwnerFile, Files]:
     own = '[[party]]\nname = "bank"\nfiles = "owner.parquet"\nid = "id"\nlabel = "digit"\n'
     head = '[federation]\nlisten = "127.0.0.1:0"\nlabels = "shown"\n'
     (folder / "owner" / "job.toml").write_text(f"{head}{own}{text}[align]\nmode = 'plain'\n")
-    paper = read_owner_paper(folder / "owner" / "job.toml")
+    paper = read_owner_file(folder / "owner" / "job.toml")
     prepare = PrepareSection(test=0.0)
     files = Files((paper.own, *sections), AlignSection(mode="plain"), prepare, folder / "owner")
     return replace(paper, prepare=prepare), files
 
 
-def attend(folder: Path, name: str, port: int) -> None:
+def run_party(folder: Path, name: str, port: int) -> None:
     torch.set_num_threads(1)
     (folder / name / "party.toml").write_text(
         f'[party]\nname = "{name}"\nfiles = "{name}.parquet"\nid = "id"\n'
         f'[owner]\naddress = "127.0.0.1:{port}"\nkey = "../owner/identity.pub"\n'
         '[allow]\nruns = 100\nalign = ["plain"]\n'
     )
-    Attendance(read_party_paper(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").attend()
+    PartyProcess(read_party_file(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").run()
 
 
 def relay(port: int, counted: list[int]) -> int:
@@ -276,7 +277,7 @@ def trained(paper: OwnerFile, folder: Path, place: Path, counted: list[int] | No
     listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
     host = OwnerProcess(paper, place, listener=listener)
     port = listener.port if counted is None else relay(listener.port, counted)
-    everybody = [spawn.Process(target=attend, args=(folder, name, port)) for name in paper.others]
+    everybody = [spawn.Process(target=run_party, args=(folder, name, port)) for name in paper.others]
     for process in everybody:
         process.start()
     pids = [os.getpid(), *(process.pid or 0 for process in everybody)]

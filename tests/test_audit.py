@@ -486,7 +486,7 @@ def test_a_hostile_log_does_not_steer_the_terminal(tmp_path):
 def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
     log = AuditLog(tmp_path / "audit.jsonl", "bank", "job")
 
-    class Links:
+    class Connections:
         """What is handed over leaves at once; until then its line must be there."""
 
         def send(self, party, connection, data):
@@ -495,7 +495,7 @@ def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
             assert last["digest"] == hashlib.sha256(data).hexdigest()
             self.sent = data
 
-    links, status = Links(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
+    links, status = Connections(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
     lines = OwnerTransport(links, 1.0, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
     lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert links.sent

@@ -21,10 +21,10 @@ from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, Lin
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import make_keys
 from colonnade.federation.handshake import say
-from colonnade.federation.job_papers import read_owner_paper, read_party_paper
 from colonnade.federation.owner_transport import OwnerTransport
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import StatusFile
 from colonnade.flare import site_links as listening
 from colonnade.flare import submit as submitting
@@ -38,7 +38,7 @@ from colonnade.runtime.remote.request_server import refused, refused_letter
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
 
 
-# Links over FLARE's one-way messages
+# Connections over FLARE's one-way messages
 
 
 class Post:
@@ -241,9 +241,9 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
         raise ValueError("no number: 'Ms Smith'")
 
     job(tmp_path)
-    paper = read_party_paper(tmp_path / "shop" / "party.toml", tls=False)
+    paper = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
     site, request = Site(), say("hello", {})
-    site._name, site._attendance = "shop", Attendance(paper, tmp_path / "states")
+    site._name, site._attendance = "shop", PartyProcess(paper, tmp_path / "states")
     site._attendance.answer = fail
     noted: list[tuple[bytes, bytes]] = []
     site._attendance.guest.note = lambda *both: noted.append(both)
@@ -266,19 +266,19 @@ def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "shop" / "p.toml").write_text(
         '[party]\nname = "shop"\nfiles = "a.csv"\nid = "id"\n[owner]\nkey = "../owner/identity.pub"\n'
     )
-    paper = read_party_paper(tmp_path / "shop" / "p.toml", tls=False)
+    paper = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
     assert paper.party.name == "shop"
     with pytest.raises(ConfigError, match="without its certificates"):
         _ = paper.keys.credentials
     with pytest.raises(ConfigError, match="no address"):
-        read_party_paper(tmp_path / "shop" / "p.toml")
+        read_party_file(tmp_path / "shop" / "p.toml")
     (tmp_path / "owner" / "job.toml").write_text(
         '[[party]]\nname = "bank"\nfiles = "a.csv"\nid = "id"\nlabel = "y"\n'
         '[[party]]\nname = "shop"\nkey = "../shop/identity.pub"\n[train]\nmethod = "splitnn"\nrounds = 2\n'
     )
-    assert list(read_owner_paper(tmp_path / "owner" / "job.toml", tls=False).others) == ["shop"]
+    assert list(read_owner_file(tmp_path / "owner" / "job.toml", tls=False).others) == ["shop"]
     with pytest.raises(LinkError, match=r"cert\.pem"):
-        read_owner_paper(tmp_path / "owner" / "job.toml")
+        read_owner_file(tmp_path / "owner" / "job.toml")
 
 
 # Following a job

@@ -16,8 +16,8 @@ from colonnade.core import optim
 from colonnade.core.table import Table
 from colonnade.data.stand_ins import stand_ins
 from colonnade.errors import ManifestError, MessageError, printable
-from colonnade.federation.job_papers import AllowSection
 from colonnade.federation.network_rules import check_kind, check_network, sketch
+from colonnade.federation.side_sections import AllowSection
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import PROTOCOL, digest, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_plan_form, check_terms_form

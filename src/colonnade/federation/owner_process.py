@@ -29,12 +29,12 @@ from colonnade.federation.end_of_job import EndOfJob
 from colonnade.federation.handshake import Facts, hex_of, hexed
 from colonnade.federation.hello import check_hello
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_papers import OwnerFile
 from colonnade.federation.job_parts import align_terms, held_out, prepared, session_of, sheet_of
 from colonnade.federation.listener import Listener
 from colonnade.federation.network_sizes import check_networks
-from colonnade.federation.owner_transport import REFUSED, Links, OwnerTransport
+from colonnade.federation.owner_transport import REFUSED, Connections, OwnerTransport
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, check_signatures, digest, job_id, keys_in, sign, terms_of
 from colonnade.jobs.run_job import plan_of
@@ -67,7 +67,7 @@ class OwnerProcess:
         paper: OwnerFile,
         folder: Path,
         metrics: Metrics | None = None,
-        listener: Links | None = None,
+        listener: Connections | None = None,
         *,
         terms: dict[str, Any] | None = None,
         sheet: Sheet | None = None,
@@ -84,7 +84,7 @@ class OwnerProcess:
         self.incarnation = os.urandom(16)
         self.audit = AuditLog(folder / "audit.jsonl", OWNER, self.job.hex())
         self.metrics = metrics or Metrics()
-        self.listener: Links = listener or Listener(
+        self.listener: Connections = listener or Listener(
             paper.federation.listen,
             paper.keys.credentials,
             list(paper.others),

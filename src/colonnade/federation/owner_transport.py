@@ -22,7 +22,7 @@ CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the 
 REFUSED = "the owner refused this side"  # what it reads if the cause is its own, and coming again does not help
 
 
-class Links(Protocol):
+class Connections(Protocol):
     """What parties connect to: a port as :class:`~colonnade.federation.listener.Listener` has it, or the like."""
 
     def connection(self, party: str) -> int:
@@ -52,7 +52,7 @@ class OwnerTransport:
 
     def __init__(
         self,
-        listener: Links,
+        listener: Connections,
         deadline: float,
         audit: AuditLog,
         metrics: Metrics,

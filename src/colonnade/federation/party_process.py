@@ -17,11 +17,11 @@ from colonnade.errors import (
     again,
     name_of,
 )
-from colonnade.federation.job_papers import PartyFile
 from colonnade.federation.owner_transport import CONNECT_AGAIN, REFUSED
-from colonnade.federation.party_connection import Dialled, dial
+from colonnade.federation.party_connection import PartyConnection, dial
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT
 from colonnade.runtime import threads
@@ -36,7 +36,7 @@ PAUSE = 0.2  # seconds before the owner is dialled again
 DOUBTS = 3
 
 
-class Attendance:
+class PartyProcess:
     """One party's presence at a job, over as many lines as it takes."""
 
     def __init__(self, paper: PartyFile, folder: Path, metrics: Metrics | None = None) -> None:
@@ -48,7 +48,7 @@ class Attendance:
         self._came_once = False
         self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
 
-    def attend(self) -> None:
+    def run(self) -> None:
         """Serve until the owner says that the job is at its end, or the operator's patience is."""
         try:
             with threads(1), self.status.beating():
@@ -95,7 +95,7 @@ class Attendance:
                 self.guest.audit.event("stopped", why=why)
                 self.guest.audit.close()
 
-    def _one_letter(self, line: Dialled, request: bytes) -> None:
+    def _one_letter(self, line: PartyConnection, request: bytes) -> None:
         """Answer a letter; if this side cannot go on, the owner hears why."""
         try:
             reply = self.answer(request)
@@ -155,7 +155,7 @@ class Attendance:
         if (self.status.status.job, self.status.status.rounds) != (job, rounds):
             self.status.describe(job, rounds)
 
-    def _dialled(self, patience: float) -> Dialled:
+    def _dialled(self, patience: float) -> PartyConnection:
         """A line to the owner; a refusal must come again before it is believed."""
         while True:
             try:

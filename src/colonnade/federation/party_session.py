@@ -34,7 +34,6 @@ from colonnade.federation.handshake import Facts, facts_in, hex_of, signatures_i
 from colonnade.federation.hello import hello_of
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_folders import JobFolders
-from colonnade.federation.job_papers import PartyFile
 from colonnade.federation.job_parts import (
     align_names,
     align_terms,
@@ -49,6 +48,7 @@ from colonnade.federation.job_parts import (
 )
 from colonnade.federation.party_counts import Alignments, OpenRows, Runs
 from colonnade.federation.protocol import ENDED, LETTER, NEW, after
+from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import (
     check_signatures,
     digest,

@@ -20,12 +20,12 @@ import torch
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_papers import OwnerFile
 from colonnade.federation.job_parts import new_sheet, preparation_in
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import Links
+from colonnade.federation.owner_transport import Connections
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.score_file import ScoreFile
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.run.train import resume
 from colonnade.run.training import Run
@@ -80,7 +80,7 @@ class Prediction(OwnerProcess):
         folder: Path,
         files: Sequence[str],
         metrics: Metrics | None = None,
-        listener: Links | None = None,
+        listener: Connections | None = None,
     ) -> None:
         if not (folder / "checkpoints").is_dir():
             raise ConfigError(f"{folder} holds no trained run; train first, and give its folder.")

@@ -12,8 +12,9 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError
-from colonnade.federation.job_papers import PartyFile, read_party_paper
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
+from colonnade.federation.side_files import read_party_file
+from colonnade.federation.side_sections import PartyFile
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.runtime import threads
@@ -28,7 +29,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
     def __init__(self) -> None:
         super().__init__()
         self._name, self._local, self._folder = "", Path(), Path()
-        self._attendance: Attendance | None = None
+        self._attendance: PartyProcess | None = None
         self._door = Door(self._serve)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
@@ -67,7 +68,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
         try:
             with threads(1):
                 if self._attendance is None:
-                    self._attendance = Attendance(paper_of(self._local, self._name), self._folder)
+                    self._attendance = PartyProcess(paper_of(self._local, self._name), self._folder)
                 reply = self._attendance.answer(request)
                 if self._attendance.guest.ended:
                     self._attendance.finish()
@@ -86,7 +87,7 @@ def paper_of(local: Path, site: str) -> PartyFile:
     place = local / "colonnade" / "party.toml"
     if not place.is_file():
         raise ConfigError(f"'{site}' has no {place}; its operator puts its PARTY.toml there, or a link to it.")
-    paper = read_party_paper(place.resolve(), tls=False)
+    paper = read_party_file(place.resolve(), tls=False)
     if paper.party.name != site:
         raise ConfigError(
             f"'{site}' is the site of a party that is named '{paper.party.name}' in its PARTY.toml; name it '{site}'."
