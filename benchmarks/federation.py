@@ -55,13 +55,15 @@ from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import Classes
 from colonnade.federation.audit_log import AuditLog
-from colonnade.federation.certificates import make_keys
+from colonnade.federation.certificates import make_keys, read_identity
+from colonnade.federation.hello import hello_of
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
 from colonnade.federation.party_connection import dial
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.public_keys import read_public
 from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
@@ -144,7 +146,8 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
     plain = bare_call(folder, name, bare)
     end, log = PartyServer(seat(names, names.index(name))), AuditLog(folder / f"{name}.jsonl", name, "bench")
     hello = read_packet(link.receive(WAIT))
-    facts = json.dumps({"incarnation": "00" * 16}).encode()
+    identity = read_identity(folder / name / "identity.key")
+    facts = json.dumps(hello_of(name, identity, bytes(16), bytes(16))).encode()
     link.send(write_packet(hello.reply("answer", name, facts)))
     while answer_bare(plain):
         for _ in range(TURN):  # what a round tells comes with what the next one asks
@@ -200,10 +203,12 @@ def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> Remot
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")
-    lines = OwnerTransport(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    keys = {name: read_public(folder / name / "identity.pub") for name in names}
+    lines = OwnerTransport(listener, keys, bytes(16), WAIT, OwnerRecords(log, Metrics(), status), lambda _: None)
     for name in names:
         lines.meet(name)
-        lines.open(name, bytes(16))
+        lines.links[name].opened(bytes(16))
+        lines.links[name].conversation.stage = "begun"
     tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
     remote = RemoteParties(tables, [], Channel(), lines, schema(names))
     remote.channel.know("train", tables[0])

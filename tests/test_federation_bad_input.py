@@ -36,14 +36,14 @@ from colonnade.errors import (
 from colonnade.federation.alignment_server import AlignServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import read_identity
-from colonnade.federation.handshake import answered, say
+from colonnade.federation.handshake import answer_in, word_packet
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import Status
 from colonnade.federation.terms import labels_of, sign, terms_of
-from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.packet import Packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
 
@@ -253,7 +253,7 @@ class Talk:
         self.say("hello", {"incarnation": bytes(16).hex()})
 
     def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
-        return answered(self.guest.serve(say(word, facts)), "shop")
+        return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def sign(self, terms: dict[str, Any]) -> dict[str, Any]:
         signature = sign(self.paper.keys.identity, "terms", terms).hex()
@@ -369,7 +369,7 @@ def test_terms_that_lack_something_are_refused_and_the_party_lives(sides: Sides,
 
 def test_terms_that_the_owner_did_not_sign(sides: Sides) -> None:
     talk = Talk(sides)
-    forged = {"terms": talk.terms, "signature": sign(talk.guest.paper.keys.identity, "terms", talk.terms).hex()}
+    forged = {"terms": talk.terms, "signature": sign(talk.guest.party_file.keys.identity, "terms", talk.terms).hex()}
     forged["run"] = bytes(16).hex()
     assert "the owner's terms" in sentence(SealError, lambda: talk.say("terms", forged))
 
@@ -535,7 +535,7 @@ def test_the_words_of_an_unexpected_error_stay_at_the_party(
     def failing(*_: Any) -> None:
         raise ValueError("could not convert string to float: 'Mrs Smith'")
 
-    monkeypatch.setattr("colonnade.federation.party_session.prepared", failing)
+    monkeypatch.setattr("colonnade.federation.party_handshake.prepared", failing)
     said = refused(sides, ColonnadeError)
     assert "'prepare' lacks something" in said
     assert "ValueError" in said
@@ -547,18 +547,18 @@ def test_the_last_words_of_a_party_that_cannot_go_on_are_in_its_log(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attendance = PartyProcess(read_party_file(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
-    sides.guests["shop"] = attendance.guest
+    sides.guests["shop"] = attendance.session
     talk = Talk(sides)
     talk.sign(talk.terms)
 
     def damaged(*_: Any) -> bytes:
         raise CheckpointError("the state of 'shop' is damaged.")
 
-    monkeypatch.setattr(attendance.guest, "answer", damaged)
+    monkeypatch.setattr(attendance.session, "answer", damaged)
     line, sent = Mock(), []
     line.send = sent.append
     with pytest.raises(CheckpointError):
-        attendance._one_letter(line, say("signed", {}))
+        attendance._serve_request(line, write_packet(word_packet("signed", {})))
     (path,) = (sides.folder / "run-shop").glob("*/audit.jsonl")
     assert hashlib.sha256(sent[0]).hexdigest() in path.read_text().splitlines()[-1]
 
@@ -736,7 +736,7 @@ def test_the_status_of_a_run_says_who_is_connected(sides: Sides) -> None:
     host = sides.host()
     host.gather()
     seen: list[Status] = []
-    host.train(lambda _: seen.append(host.status.status))
+    host.train(lambda _: seen.append(host.session.status.status))
     host.close()
     assert seen and all(peer.connected for one in seen for peer in one.peers)
     assert (seen[0].state, seen[0].rounds, len(seen[0].peers)) == ("training", 2, 2)
@@ -751,4 +751,4 @@ def test_two_logs_of_one_job_agree(sides: Sides) -> None:
     assert isinstance(audit, AuditLog)
     audit.close()
     logs = sides.folder / "run-bank" / "audit.jsonl", next((sides.folder / "run-shop").glob("*/audit.jsonl"))
-    assert verify(logs[0], host.paper.keys.identity.public).signed and compare(*logs) == []
+    assert verify(logs[0], host.job_file.keys.identity.public).signed and compare(*logs) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from colonnade.federation import side_sections as sections
-from colonnade.federation.handshake import WORDS
+from colonnade.federation.protocol import WORDS
 from colonnade.jobs.table_sections import PartySection
 from pages import DOCS
 

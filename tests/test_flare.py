@@ -20,8 +20,8 @@ from colonnade.cli import app
 from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, LinkError
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.handshake import say
-from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.handshake import word_packet
+from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_files import read_owner_file, read_party_file
@@ -32,7 +32,7 @@ from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
 from colonnade.flare.site_links import FlareListener
 from colonnade.flare.submit import Submission
-from colonnade.runtime.remote.packet import read_packet
+from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused, refused_letter
 
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
@@ -200,7 +200,7 @@ def test_there_is_no_link_to_strangers() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = read_packet(refused_letter(say("hello", {}), "shop", told_of(error, "shop")))
+    letter = read_packet(refused_letter(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
     told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
@@ -227,7 +227,7 @@ def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadlin
         AuditLog(tmp_path / "audit.jsonl", "owner", "job"),
         StatusFile(tmp_path, "owner", "job", 0, ["shop"]),
     )
-    lines = OwnerTransport(post.listener, 300.0, audit, Metrics(), status, print, print, b"")
+    lines = OwnerTransport(post.listener, {"shop": b""}, b"", 300.0, OwnerRecords(audit, Metrics(), status), print)
     with pytest.raises(AwayError, match=r"'shop' has not answered FLARE for 0 s; start its site again"):
         lines.meet("shop")
     audit.close()
@@ -242,11 +242,11 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
 
     job(tmp_path)
     paper = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
-    site, request = Site(), say("hello", {})
-    site._name, site._attendance = "shop", PartyProcess(paper, tmp_path / "states")
-    site._attendance.answer = fail
+    site, request = Site(), write_packet(word_packet("hello", {}))
+    site._name, site._party = "shop", PartyProcess(paper, tmp_path / "states")
+    site._party.answer = fail
     noted: list[tuple[bytes, bytes]] = []
-    site._attendance.guest.note = lambda *both: noted.append(both)
+    site._party.session.note = lambda _, *both: noted.append(both)
     reply = site._serve(request)
     assert noted == [(request, reply)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server

@@ -75,7 +75,7 @@ class Job:
 
     def rebuilt(self, secret: bytes | None = None) -> PartyServer:
         """The laboratory as anybody can build it from terms and plan; a control has its secret, too."""
-        plan = self.host._plan
+        plan = self.host.session.handshake.plan
         table = stand_in(plan, "lab")
         seat = seat_of(self.host.terms, plan, "lab", Identity.new(), table, table)
         return PartyServer(replace(seat, secret=secret))

@@ -113,7 +113,7 @@ class Asking:
         host = sides.host(more=more, train="rounds = 5")
         try:
             host.gather()
-            run, _ = host._with_all(host._ready)
+            run, _ = host.session.with_all(host._ready)
         except ManifestError:
             host.close()
             raise

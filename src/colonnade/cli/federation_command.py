@@ -103,7 +103,7 @@ def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
         return host.train(follow(shown, method))
 
 
-def _gather(host: OwnerProcess, *, quiet: bool) -> None:
+def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
     """Show who will learn what, and bring everybody to their common rows."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
