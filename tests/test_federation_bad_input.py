@@ -142,7 +142,7 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
 def test_names_that_do_not_resolve(sides: Sides) -> None:
     sides.write_parties(address="no-such-host.invalid:8443")
     shop = PartyProcess(read_party_file(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
-    assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.attend)
+    assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.run)
     paper = sides.owner_paper()
     away = replace(paper, federation=replace(paper.federation, listen="no-such-host.invalid:0"))
     assert "does not resolve" in sentence(LinkError, lambda: OwnerProcess(away, sides.folder / "run-bank"))
@@ -166,7 +166,7 @@ def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
     try:
         sides.write_parties(address=f"127.0.0.1:{listener.port}")
         mill = PartyProcess(read_party_file(sides.folder / "mill" / "party.toml"), sides.folder / "run-mill")
-        assert "the owner expects no party 'mill'" in sentence(RefusedError, mill.attend)
+        assert "the owner expects no party 'mill'" in sentence(RefusedError, mill.run)
     finally:
         listener.close()
 

@@ -56,8 +56,6 @@ class OwnerHandshake:
 
     def sign_terms(self) -> None:
         """Have everybody sign the terms, and check all signatures."""
-        for link in self.links:
-            link.agreed_as = link.incarnation
         self._own["terms"] = sign(self.identity, "terms", self.terms)
         for link in self.links:
             self._say_terms(link)

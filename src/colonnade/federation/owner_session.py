@@ -105,10 +105,14 @@ class OwnerSession:
             self._agree()
 
     def _agree(self, on_progress: Progress | None = None) -> None:
-        """From terms to rows, with the very processes that are here."""
+        """From terms to rows, with the very processes that are here; it counts only if all of it was done."""
+        for link in self.handshake.links:
+            link.agreed_as = None
         self.handshake.sign_terms()
         self.status.state("aligning")
         self.aligned = align_rows(self.handshake, self.sheet, self.folder, on_progress)
+        for link in self.handshake.links:
+            link.agreed_as = link.incarnation
 
     def _enter(self, party: str) -> None:
         self.handshake.enter(party)

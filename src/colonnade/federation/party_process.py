@@ -20,6 +20,8 @@ from colonnade.errors import (
 from colonnade.federation.handshake import TALK
 from colonnade.federation.owner_transport import CONNECT_AGAIN, REFUSED
 from colonnade.federation.party_connection import PartyConnection, dial
+from colonnade.federation.party_job import ledger_of
+from colonnade.federation.party_report import write_party_report
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_sections import PartyFile
@@ -89,6 +91,7 @@ class PartyProcess:
             self.session.audit.event("finished")
             self.session.audit.seal(self.party_file.keys.identity)
             self.session.audit.close()
+        self._report("The job is finished.")
 
     def stop(self, why: str) -> None:
         """Note that it ends here, before the job does."""
@@ -97,6 +100,17 @@ class PartyProcess:
             if self.session.audit is not None:
                 self.session.audit.event("stopped", why=why)
                 self.session.audit.close()
+        self._report(f"This side stopped: {why}")
+
+    def _report(self, state: str) -> None:
+        """Write this party's own report, if there is a job; no room for it changes nothing else."""
+        job = self.session.handshake.job
+        if job is None:
+            return
+        try:
+            write_party_report(job, ledger_of(self.session.server), state)
+        except (FolderError, OSError) as error:
+            log.warning("the report cannot be written: %s", error)
 
     def _serve_request(self, connection: PartyConnection, request: bytes) -> None:
         """Answer a request; if this side cannot go on, the owner hears why."""
