@@ -44,8 +44,9 @@ def check_allowed(
             raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
     if allow.rounds is not None and train.get("rounds") is not None and train["rounds"] > allow.rounds:
         raise _not_allowed("train.rounds", train["rounds"], f"at most {allow.rounds}", name)
-    if (how.get("mode") or "psi") not in allow.align:
-        raise _not_allowed("align.mode", how["mode"], allow.align, name)
+    mode = how.get("mode") or "psi"
+    if mode not in allow.align:
+        raise _not_allowed("align.mode", mode, allow.align, name)
     least, most = how.get("minimum") or 1, how.get("maximum")
     if allow.minimum is not None and least < allow.minimum:
         raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)

@@ -15,7 +15,7 @@ class WordOrderError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Absence:
+class PartyAbsence:
     """That a party does not answer: since when, by the monotonic clock, and the error that says why."""
 
     since: float
@@ -36,7 +36,7 @@ class PartyLink:
         self.incarnation = b""  # the random number of the process that answered the last hello
         self.session = b""  # the name of the open session, which every request and reply bears
         self.request: bytes | None = None  # the request that has no reply yet
-        self.absence: Absence | None = None
+        self.absence: PartyAbsence | None = None
         self.signatures: dict[str, bytes] = {}  # of the terms and of the plan
         self.agreed_as: bytes | None = None  # the incarnation that signed the terms and aligned its rows
         self.shape: Facts | None = None  # its answer to ``prepare``: rows, test rows, shape, cardinalities
@@ -65,7 +65,7 @@ class PartyLink:
 
     def lost(self, error: AwayError, since: float) -> None:
         """It does not answer; nobody waits for its reply any longer."""
-        self.absence, self.request = Absence(since, error), None
+        self.absence, self.request = PartyAbsence(since, error), None
 
     def returned(self) -> None:
         """It answers again."""
