@@ -29,9 +29,9 @@ from typing import Any
 
 from benchmarks.table import show
 from colonnade.errors import ColonnadeError
-from colonnade.federation.handshake import answered, facts_in, say
+from colonnade.federation.handshake import answer_in, facts_in, word_packet
 from colonnade.federation.terms import first_difference, sign, terms_of
-from colonnade.runtime.remote.packet import read_packet
+from colonnade.runtime.remote.packet import read_packet, write_packet
 
 MOST_MS, MOST_MB = 100.0, 50.0
 SHARES = {"hello": 1, "terms": 8, "signed": 1, "align": 1, "prepare": 1, "plan": 8, "begin": 1}
@@ -145,18 +145,18 @@ class Hostile:
         try:
             if paper:
                 new["signature"] = sign(self.identity, paper, new[paper]).hex()
-            request = say(word, new)
+            request = write_packet(word_packet(word, new))
         except (ValueError, RecursionError):  # no owner could sign or say that either
             return
         if new == facts or _is_true(word, facts, new) or (word == "plan" and _claims_only(facts["plan"], new["plan"])):
             return
-        before = guest.terms, guest._plan
+        before = guest.terms, guest.handshake.plan
         self.tally.tried[word] += 1
         gc.disable()  # as in benchmarks.hostile: a full collection is of all words before this one
         high, began = _memory(), time.process_time()
         try:
-            answered(guest.serve(request), "shop")
-            if (guest.terms, guest._plan) != before or paper:
+            answer_in(guest.serve(request), "shop")
+            if (guest.terms, guest.handshake.plan) != before or paper:
                 changed = first_difference(facts, new) or "a signature"
                 self.tally.accepted.append(f"{word}: {changed}, {json.dumps(new)[:200]}")
         except ColonnadeError as error:
@@ -205,7 +205,7 @@ def attack(words: int, seed: int, folder: Path, near: Any) -> Tally:
         (sides.folder / name / "read.json").write_text(read)
     sides.write_parties('terms = "read.json"')
     host = sides.host()
-    hostile = Hostile(words, seed, host.listener, host.paper.keys.identity)
+    hostile = Hostile(words, seed, host.session.connections, host.job_file.keys.identity)
     try:
         host.gather()
         run = host.train()
