@@ -187,8 +187,8 @@ class Turn:
     """Whom the parties answer: the owner, or one of several by its name."""
     part: int = 0
     """Which part of a table's rows these are, when many are asked about in parts."""
+    training: bool = field(init=False, repr=False, compare=False)
+    """Whether networks are in training mode (dropout, batch norm) in this turn."""
 
-    @property
-    def training(self) -> bool:
-        """Whether networks are in training mode (dropout, batch norm) in this turn."""
-        return self.purpose == "train"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "training", self.purpose == "train")

@@ -39,17 +39,15 @@ class Group(Mine):
 
     def begin(self, turn: Turn) -> None:
         """Take up what earlier steps of this turn noted, and forget an earlier turn of the same leader."""
-        if self._of(turn) is None:
-            self._notes[turn.leader] = turn, Notes()
-        self.scratch = self._notes[turn.leader][1]
+        noted, self.scratch = self._notes.get(turn.leader, (None, Notes()))
+        if noted is not turn:
+            self.scratch = Notes()
+            self._notes[turn.leader] = turn, self.scratch
 
     def is_amid(self, turn: Turn) -> bool:
         """Whether a step of this turn left notes that a later one may want."""
-        return bool(self._of(turn))
-
-    def _of(self, turn: Turn) -> dict[str, Tensor] | None:
         noted, scratch = self._notes.get(turn.leader, (None, None))
-        return scratch if noted is turn else None
+        return noted is turn and bool(scratch)
 
     @abstractmethod
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:

@@ -62,7 +62,8 @@ class OwnerHalf:
             for party in parties:
                 self.checks.check(party, "down", step, fields, turn.rows.shape[-1], turn.round)
         receiver = parties[0] if len(parties) == 1 else "all"
-        wire = self.ends[turn.leader].compress(self.seals.down, fields, receiver, step, turn)
+        down = self.seals.down
+        wire = fields if down is None else self.ends[turn.leader].compress(down, fields, receiver, step, turn)
         for party in parties:
             self.count(wire, turn.leader, party, step, turn)
         return wire
@@ -75,7 +76,9 @@ class OwnerHalf:
         wire, kind, form = answer
         self.count(wire, party, turn.leader, step, turn, "", summed)
         end = self.ends[turn.leader]
-        if self.checks is None:
+        if self.checks is None and self.seals.up is None and wire.keys() == form.keys():
+            fields = wire
+        elif self.checks is None:
             fields = end.expand(self.seals.up, wire, form, party, step, turn)
         else:
             checks, rows = self.checks, turn.rows.shape[-1]
@@ -84,14 +87,15 @@ class OwnerHalf:
                     self.seals.up, wire, form, party, step, turn,
                     lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
                 )  # fmt: skip
-        message = as_message(kind, form, fields)
+        message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
         return message
 
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Remember a party's reply in training: its mean may stand for the party when it is absent."""
-        whole = not self.presence.absence.away
-        self.memory.note(memory_name(party, turn), step, message, turn, whole=whole)
+        if turn.training and self.memory.keeps_means:
+            name, whole = memory_name(party, turn), not self.presence.absence.away
+            self.memory.note(name, step, message, turn, whole=whole)
 
     def count(
         self,

@@ -99,7 +99,7 @@ class RemoteBackend(Backend):
         if not chosen:
             return {}
         messages = call.messages | (heard(self.halves, call) if call.wires and call.shared else {})
-        own = Call(call.step, call.turn, chosen, shared=call.shared)
+        own = Call(call.step, call.name, call.turn, chosen, shared=call.shared)
         replies = self._local.compute(own, {k: messages[k] for k in chosen} if messages else {})
         return {k: reply and type(reply)(*(tensor.detach() for tensor in reply)) for k, reply in replies.items()}
 
