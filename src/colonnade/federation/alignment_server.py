@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 
 from colonnade.core.method import Turn
 from colonnade.core.step import steps_of
 from colonnade.errors import unknown
 from colonnade.runtime.remote.packet import Packet
-from colonnade.runtime.remote.request_server import Fields, Handler, RequestServer
+from colonnade.runtime.remote.request_server import Fields, RequestServer
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.tables.align import align_steps as steps
 from colonnade.tables.align.align_sheets import AlignmentGroup
@@ -21,14 +19,10 @@ class AlignServer(RequestServer):
     """A party's end of an alignment behind letters."""
 
     def __init__(self, seat: AlignmentGroup, job: bytes, session: bytes) -> None:
-        super().__init__(seat.name, job, session, Schema.unchecked().digest)
+        agreed = {"job": job, "session": session, "plan": Schema.unchecked().digest}
+        super().__init__(seat.name, agreed, {"step": self._step})
         self.seat = seat
         self._turn = Turn(0, torch.arange(0), purpose="align")
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The steps of an alignment, and no other."""
-        return {"step": self._step}
 
     def _step(self, letter: Packet) -> Fields | None:
         known = steps_of("party", steps)
