@@ -12,10 +12,10 @@ import typer
 from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import counted
 from colonnade.core.options import path_part
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job, read_job
 from colonnade.jobs.table_sections import Files, Progress
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.tables.align.alignment import who_learns
 from colonnade.tables.sheets import Sheet
 

@@ -12,12 +12,12 @@ from rich.table import Table
 from colonnade.cli.app import Json, app, out, print_json
 from colonnade.cli.progress import bars, follow
 from colonnade.data import load
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import FolderError
 from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.words import duration, percent, size, what_left, what_shows
 from colonnade.run.train import train
 from colonnade.seal import Bits, Blind, Seal
-from colonnade.store.run_folder import make_folder
 
 RUNS: dict[str, tuple[str, list[Seal]]] = {
     "vafl": ("vafl", []),

@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import (
     Broken,
     ColonnadeError,
@@ -28,7 +29,6 @@ from colonnade.runtime import threads
 from colonnade.runtime.remote.packet import Packet, read_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import refused, refused_letter
-from colonnade.store.run_folder import make_folder
 from colonnade.wire.ledger import OWNER
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.models import ModelBuilder
 from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
@@ -30,7 +31,7 @@ from colonnade.seal import Seals
 from colonnade.store import checkpoint
 from colonnade.store.budget_file import is_written, read_spent, write_spent
 from colonnade.store.preparation_files import write_preparations
-from colonnade.store.run_folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.store.run_folder import check_vacant, history_csv
 from colonnade.wire.answer_memory import Absence
 
 __all__ = ["Run", "Settings"]

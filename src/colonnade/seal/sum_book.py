@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from colonnade.disk.whole_files import append_synced, sync_folder
 from colonnade.errors import CheckpointError, FolderError, SealError
 from colonnade.seal.key_agreement import pack
 from colonnade.seal.subject import Subject
@@ -178,7 +179,7 @@ class _File:
             raise self._damaged()
         if not entries:
             self.append(_HEAD)
-            _settle(self.place.parent)
+            sync_folder(self.place.parent)
         return entries[1:]
 
     def append(self, entry: list[Any]) -> None:
@@ -186,15 +187,7 @@ class _File:
         text = json.dumps(entry, separators=(",", ":")).encode()
         chain = self._next(text)
         try:
-            with self.place.open("ab") as file:
-                size = file.tell()
-                try:
-                    file.write(text + b"\t" + chain.hex().encode() + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    os.truncate(self.place, size)  # half a line would spoil those after it
-                    raise
+            append_synced(self.place, text + b"\t" + chain.hex().encode() + b"\n")
         except OSError as error:
             raise FolderError(f"{self.place} cannot be written: {error.strerror}; free some space.") from None
         self._chain = chain
@@ -214,15 +207,6 @@ class _File:
             f"{self.place} is damaged, and with it what was summed over whom; bring it back, or start anew in another "
             "folder."
         )
-
-
-def _settle(folder: Path) -> None:
-    """Let a new file's name outlive a power cut, too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _packed(people: Sequence[int]) -> str:
