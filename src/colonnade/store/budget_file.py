@@ -1,6 +1,6 @@
 """The file in a run folder with what was used of every party's privacy budget.
 
-It is written after every release. Evaluations and predictions are releases too, and no checkpoint follows those.
+It is also written between checkpoints: evaluations and predictions release values too, and no checkpoint follows them.
 """
 
 from __future__ import annotations
