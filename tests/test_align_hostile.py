@@ -14,7 +14,7 @@ from colonnade.runtime import InProcess
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
-from colonnade.tables.align.align_sheets import AlignmentGroup, _seats
+from colonnade.tables.align.align_sheets import AlignmentGroup, _groups
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner
 from colonnade.tables.align.alignment_party import PLACES, POINTS, AlignmentParty, shuffle
@@ -27,7 +27,7 @@ IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"an
 
 def seated(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
     terms = AlignTerms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
-    seats = _seats(IDS, terms)
+    seats = _groups(IDS, terms)
     return seats, AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
 
 
@@ -280,7 +280,7 @@ def test_nothing_is_given_before_everybody_signed() -> None:
 
 def test_in_plain_mode_no_list_comes_to_a_party() -> None:
     terms = AlignTerms("plain", NAMES, seed=0, minimum=1, maximum=None)
-    seats = _seats(IDS, terms)
+    seats = _groups(IDS, terms)
     AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms).agree()
     with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
         seats[1].peer.take(box(2, 5 * 32 + 28))

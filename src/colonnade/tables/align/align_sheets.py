@@ -1,4 +1,4 @@
-"""``align``: find the rows that all parties have in common, without showing anybody the others."""
+"""``align``: find the rows that all parties have in common, without revealing any other row."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ RUNTIMES = ("loop", "bytes")
 
 
 class HasIds(Protocol):
-    """Whatever has a name and ids: a table, or a file that was read."""
+    """An object with a name and ids: a table, or a sheet of files."""
 
     @property
     def name(self) -> str:
-        """Whose it is."""
+        """The party's name."""
 
     @property
     def ids(self) -> Any:
@@ -43,7 +43,7 @@ class HasIds(Protocol):
 
 
 class AlignmentGroup(Group):
-    """One party of an alignment in this process: its end of the protocol, and how long it worked."""
+    """One party of an alignment in this process: its end of the protocol, and its working time."""
 
     def __init__(self, member: int, peer: AlignmentParty) -> None:
         super().__init__()
@@ -65,14 +65,14 @@ class AlignmentGroup(Group):
         raise ConfigError(f"'{self.name}' was asked for its columns in an alignment, which is about ids only; stop.")
 
     def labels(self, turn: Turn) -> Tensor:
-        """Nor does a label."""
+        """No label takes part in an alignment."""
         raise ConfigError(f"'{self.name}' was asked for its labels in an alignment, which is about ids only; stop.")
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """An alignment has no other tables."""
 
     def states(self) -> dict[int, Packed]:
-        """Nothing is saved: the secrets are of one alignment."""
+        """Nothing is saved, because the secrets belong to one alignment."""
         return {self.members[0]: {}}
 
     def load(self, states: dict[int, Packed]) -> None:
@@ -113,25 +113,25 @@ def align(
     if runtime not in RUNTIMES:
         raise unknown("runtime of an alignment", runtime, RUNTIMES)
     began = time.process_time()
-    seats = _seats([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
+    groups = _groups([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
     channel = Channel(wire=runtime == "bytes")
     try:
-        AlignmentOwner(InProcess(seats, seats, channel, owner_is_first=True), terms, on_progress).run()
+        AlignmentOwner(InProcess(groups, groups, channel, owner_is_first=True), terms, on_progress).run()
     except (PrivacyError, NoCommonIdError):
-        compared = seats[terms.comparer].peer.comparison
+        compared = groups[terms.comparer].peer.comparison
         if compared is None or compared.count is None:
             raise
-        raise too_few(terms, compared.count) from None  # who has all tables here may hear how many
+        raise too_few(terms, compared.count) from None  # this process has all tables, so its user may know the number
     seconds = time.process_time() - began
-    by_party = {name: seat.seconds for name, seat in zip(called, seats, strict=True)}
-    # What the owner does beside its own steps: it relays.
+    by_party = {name: seat.seconds for name, seat in zip(called, groups, strict=True)}
+    # The time for relaying, which the owner does beside its own steps.
     by_party[called[0]] += seconds - sum(by_party.values())
     return Alignment(
         names=called,
-        rows={name: seat.peer.rows for name, seat in zip(called, seats, strict=True)},
-        sizes=dict(zip(called, seats[0].peer.sizes, strict=True)),
+        rows={name: seat.peer.rows for name, seat in zip(called, groups, strict=True)},
+        sizes=dict(zip(called, groups[0].peer.sizes, strict=True)),
         mode=mode,
-        proof=seats[0].peer.proof,
+        proof=groups[0].peer.proof,
         opened=who_learns(mode, called),
         seconds=seconds,
         seconds_by_party=by_party,
@@ -139,8 +139,8 @@ def align(
     )
 
 
-def _seats(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
-    """Every party behind its end of the protocol, with an identity of its own."""
+def _groups(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
+    """Every party with its end of the protocol and an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
     return [
@@ -169,7 +169,7 @@ def _names(sheets: Sequence[HasIds], names: Sequence[str] | None) -> tuple[str, 
 
 
 def _check_rules(sheets: Sequence[HasIds], called: Sequence[str]) -> None:
-    """Refuse files whose ids were normalised by different rules: too few of them would be common, or wrong ones."""
+    """Refuse files whose ids were normalised by different rules: too few ids, or wrong ones, would be common."""
     rules = {name: sheet.rule for sheet, name in zip(sheets, called, strict=True) if hasattr(sheet, "rule")}
     if len(set(rules.values())) > 1:
         each = ", ".join(f"'{name}' {'+'.join(rule) or 'nothing'}" for name, rule in rules.items())
