@@ -55,7 +55,7 @@ def owner(
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
-        quiet = quiet or log_format == JSON  # whoever reads the log as JSON expects nothing else there
+        quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
         paper = read_owner_paper(job)
         if show_terms:
             print_json(terms_of(paper))
@@ -96,14 +96,14 @@ def _predict(
 
 
 def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
-    """Train, with everybody's terms said first and progress shown after."""
+    """Train; print the terms of all sides first, and then show progress."""
     _gather(host, quiet=quiet)
     with bars(quiet=quiet) as shown:
         return host.train(follow(shown, method))
 
 
 def _gather(host: OwnerProcess, *, quiet: bool) -> None:
-    """Show who will learn what, and bring everybody to their common rows."""
+    """Print what each side will learn, and align the rows of all sides."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
     with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
@@ -127,7 +127,7 @@ def party(
 
 @contextmanager
 def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
-    """Logs, metrics, signals and the exit code of one side."""
+    """Set up the logs, metrics, signals and exit code of one side."""
     metrics = Metrics()
     with ending(metrics, as_json=log_format == JSON):
         log_to(log_format)
@@ -138,8 +138,8 @@ def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
 
 @contextmanager
 def ending(metrics: Metrics | None = None, *, as_json: bool = False) -> Iterator[None]:
-    """The sentence and the exit code for whatever ends a side."""
-    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
+    """Print the sentence and set the exit code for the error that ends a side."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as after Ctrl-C
     try:
         yield
     except (ColonnadeError, KeyboardInterrupt) as error:

@@ -1,8 +1,8 @@
-"""The helper: a side without labels or columns that opens sums of distances and gives away only their order.
+"""The helper: a side without labels or columns that opens sums of distances and reveals only their order.
 
-It does not know the key that the rows' order follows from, so it cannot say whose distances it sees. Every sum comes
-in another order and in other units, so that two of them cannot be subtracted as they stand; whoever found out which
-row of one is which row of the other could, and with enough groups would have every party's distances.
+It does not know the key that the rows' order follows from, so it cannot identify the rows of the distances. Every sum
+has another order of rows and other units, so that two sums cannot simply be subtracted. If somebody matched the rows of
+two sums, they could be; with enough groups that would give every party's distances.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from colonnade.wire.channel import Channel
 
 
 class Helper:
-    """Opens the blinded sums of groups of parties; ``channel`` is one whose sums it opens."""
+    """Opens the blinded sums of groups of parties; ``channel`` is the one whose sums it opens."""
 
     def __init__(self, parties: Parties, channel: Channel) -> None:
         self.parties, self.channel, self.name = parties, channel, channel.opener
@@ -31,17 +31,17 @@ class Helper:
         return self._tell(checked_distances(total, (queries, len(turn.rows)), self._who(members)), turn)
 
     def order_some(self, step: Callable[..., Distances], members: tuple[int, ...], turn: Turn, cells: Cells) -> Ranks:
-        """As :meth:`order`, but only of the cells that the owner names; all others come last."""
+        """As :meth:`order`, but only by the cells that the owner wants; all others come last."""
         self._gather(members)
-        heard = self.channel.to_party(cells, party=self.name, step="want", turn=turn)
-        wanted = unpacked(heard, len(turn.rows))
-        found = self.parties.sum(step, turn, to=members).squared
+        received = self.channel.to_party(cells, party=self.name, step="want", turn=turn)
+        wanted = unpacked(received, len(turn.rows))
+        summed = self.parties.sum(step, turn, to=members).squared
         total = torch.full(wanted.shape, torch.inf)
-        total[wanted] = checked_distances(found, (int(wanted.sum()),), self._who(members))
+        total[wanted] = checked_distances(summed, (int(wanted.sum()),), self._who(members))
         return self._tell(total, turn)
 
     def _gather(self, members: tuple[int, ...]) -> None:
-        """Every group has keys of its own, so a sum over it opens with all its members' messages and no others."""
+        """Use keys for just this group, so that its sum opens only with the messages of all its members."""
         self.channel.blind_among([self.parties.names[k] for k in members])
 
     def _tell(self, total: Tensor, turn: Turn) -> Ranks:
