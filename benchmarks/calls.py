@@ -89,7 +89,9 @@ def main() -> None:
         if asked.show:
             for (path, name), count in tracer.calls.most_common():
                 print(f"{count:5d}  {path}  {name}")
-    show(f"One round of {asked.method}, {asked.parties} parties", ["runtime", "calls", "files", "switches of file"], rows)
+    show(
+        f"One round of {asked.method}, {asked.parties} parties", ["runtime", "calls", "files", "switches of file"], rows
+    )
 
 
 if __name__ == "__main__":

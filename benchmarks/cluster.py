@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from colonnade.runtime.remote.remote_parties import RemoteParties
 
 import colonnade as cn
 from benchmarks.links import ASK, DOWN, TURN, UP, answer_bare, bare_call, bare_streams, compare, rounds
@@ -27,7 +28,6 @@ from colonnade.federation.certificates import make_keys
 from colonnade.runtime.cluster import load_ray
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.remote.ray_transport import RayTransport
-from colonnade.runtime.remote.remote_parties import RemoteParties
 from colonnade.runtime.remote.transport import DirectTransport
 
 PARTIES = 4
@@ -62,7 +62,7 @@ def seats(parties: int) -> list[PartySpec]:
     tables = cn.split(torch.randn(40, parties).numpy(), torch.arange(40).numpy() % 2, parties)
     run = cn.train(tables, "splitnn", rounds=1, batch=20, runtime="apart")
     assert isinstance(run.parties, RemoteParties) and isinstance(run.parties.lines, DirectTransport)
-    return [party.seat for party in run.parties.lines.parties.values()]
+    return [party.spec for party in run.parties.lines.parties.values()]
 
 
 def ray_rounds(lines: RayTransport) -> list[float]:

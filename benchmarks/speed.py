@@ -133,7 +133,7 @@ def inside_networks(run: Run) -> Callable[[], None]:
         turn = Turn(run.round, run.schedule.batch_of(run.round))
         run.round += 1
         targets = _targets(run, len(turn.rows))
-        for site in run.parties.sites:
+        for site in run.parties.backend.grouping.groups:
             site.run(method.embed, turn, [], True)
             site.run(method.fit, turn, [targets[k] for k in site.members], False)
 

@@ -22,7 +22,7 @@ from colonnade.tables.align import box, curve
 from colonnade.tables.align.align_sheets import who_learns
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.align.plain_ids import hashes
-from colonnade.wire import channel
+from colonnade.wire.owner_half import OwnerHalf
 
 
 def sheets(*ids: Any) -> list[Any]:
@@ -150,7 +150,7 @@ def test_ids_that_are_none(ids: Any, words: str) -> None:
 
 
 def test_repeated_ids_are_counted_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel.Channel, "carry", lambda *_: pytest.fail("nothing may be sent"))
+    monkeypatch.setattr(OwnerHalf, "count", lambda *_: pytest.fail("nothing may be sent"))
     ids = [*"abcde", *"abcd", "a", 7, "7"]
     with pytest.raises(TableError) as error:
         cn.align(sheets(["a"], ids))
@@ -168,7 +168,7 @@ def test_nothing_in_common() -> None:
 @pytest.mark.parametrize("mode", ["psi", "plain"])
 def test_too_few_in_common_are_told_to_nobody(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    monkeypatch.setattr(channel.Channel, "carry", recorder(steps, channel.Channel.carry))
+    monkeypatch.setattr(OwnerHalf, "count", recorder(steps, OwnerHalf.count))
     brought = people(3, common=4, own=2)
     with pytest.raises(PrivacyError, match=r"4 ids are common .* minimum=5; nobody was told which"):
         cn.align(brought, minimum=5, mode=mode)
@@ -187,7 +187,7 @@ def recorder(steps: list[str], carry: Any) -> Any:
 @pytest.mark.parametrize("large", [0, 1])
 def test_too_large_sets_are_refused(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    monkeypatch.setattr(channel.Channel, "carry", recorder(steps, channel.Channel.carry))
+    monkeypatch.setattr(OwnerHalf, "count", recorder(steps, OwnerHalf.count))
     ids = [["a", "b"], ["a", "b"]]
     ids[large] = ["a", "b", "c", "d"]
     with pytest.raises(PrivacyError, match=r"brings 4 ids and maximum=3 was agreed on"):

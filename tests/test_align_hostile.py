@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from colonnade.errors import ColonnadeError, MessageError, PrivacyError, SealError
-from colonnade.runtime import InProcess
+from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
@@ -19,7 +19,8 @@ from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner
 from colonnade.tables.align.alignment_party import PLACES, POINTS, AlignmentParty, shuffle
 from colonnade.tables.align.order_proof import digest
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
+from colonnade.wire.owner_half import OwnerHalf
 
 NAMES = ("owner", "shop", "post")
 IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"ann", b"bob", b"gus", b"hal"]]
@@ -27,8 +28,8 @@ IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"an
 
 def seated(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
     terms = AlignTerms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
-    seats = _groups(IDS, terms)
-    return seats, AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
+    seats = _seats(IDS, terms)
+    return seats, AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms)
 
 
 def ready() -> AlignmentParty:
@@ -280,8 +281,8 @@ def test_nothing_is_given_before_everybody_signed() -> None:
 
 def test_in_plain_mode_no_list_comes_to_a_party() -> None:
     terms = AlignTerms("plain", NAMES, seed=0, minimum=1, maximum=None)
-    seats = _groups(IDS, terms)
-    AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms).agree()
+    seats = _seats(IDS, terms)
+    AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms).agree()
     with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
         seats[1].peer.take(box(2, 5 * 32 + 28))
     with pytest.raises(SealError, match="the set of 'owner' is wanted of 'owner', which does not hold it"):

@@ -118,7 +118,7 @@ def party() -> Any:
 
 def ask(party: Any, remote: Any, **changed: Any) -> str:
     """What a party answers to a step that differs from the next one in some way: a sentence, or nothing."""
-    letter = replace(remote.stamp, session=party.seat.session, sequence=party._last[0] + 1)
+    letter = replace(remote.stamp, session=party.spec.session, sequence=party._last[0] + 1)
     letter = replace(letter, step="logits", purpose="evaluate", table="test")
     reply = read_packet(party.serve(write_packet(replace(letter, **changed))))
     if reply.kind != "refusal":
@@ -166,7 +166,7 @@ def test_a_message_of_another_shape_is_refused_by_the_party(party: Any) -> None:
 
 def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) -> None:
     end, remote = party
-    letter = replace(remote.stamp, kind="keep", session=end.seat.session, sequence=end._last[0] + 1)
+    letter = replace(remote.stamp, kind="keep", session=end.spec.session, sequence=end._last[0] + 1)
     first = end.serve(write_packet(letter))
     assert end.serve(write_packet(letter)) == first
     assert len(end.keeping.numbers) == int(decode_fields(read_packet(first).frames[0])[0]["kept"])

@@ -142,7 +142,7 @@ def parties() -> Any:
 def ask(remote: Any, step: str = "embed", by: str = "", fields: Any = None, **about: Any) -> str:
     """What party 2 says to a step, with a message ``by`` somebody: a sentence, or nothing if it answers."""
     party = remote.lines.parties["party 2"]
-    stamp = replace(remote.stamp, session=party.seat.session, sequence=party._last[0] + 1)
+    stamp = replace(remote.stamp, session=party.spec.session, sequence=party._last[0] + 1)
     letter = replace(stamp, **{"step": step, "purpose": "train", "table": "train", **about})
     frames = (encode(fields, Envelope(step, by or letter.leader, letter.round)),) if fields else ()
     reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
@@ -198,7 +198,7 @@ def test_a_held_letter_for_another_leader_is_refused_with_the_next_one(parties: 
     """Of two letters in one either both count or none."""
     party = parties.lines.parties["party 2"]
     due, turn, before = party._last[0] + 1, 1000 + party._last[0], party.states()
-    stamp = replace(parties.stamp, session=party.seat.session, purpose="train", table="train", turn=turn)
+    stamp = replace(parties.stamp, session=party.spec.session, purpose="train", table="train", turn=turn)
     held = write_packet(replace(stamp, step="settle", leader="owner 4", sequence=due))
     raw = write_packet(replace(stamp, step="embed", leader="owner 1", sequence=due + 1, before=held))
     reply = read_packet(party.serve(raw))

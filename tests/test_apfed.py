@@ -42,7 +42,7 @@ def train(method: cn.Method, tables: list[cn.Table] | None = None, **more: Any) 
 
 
 def everything(run: cn.Run) -> dict[str, Tensor]:
-    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+    return {f"{side}/{name}": value for side, state in run.model.states().items() for name, value in state.items()}
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_without_weight_it_is_local_number_by_number(loss: str, model: Any, opti
     alone = train(cn.Local(**options), **more)
     helped = train(cn.APFed(loss=loss, weight=0.0, **options), **more)
     assert helped.ledger.total > 0 == alone.ledger.total
-    was, now = alone._states()["party-000"], helped._states()["party-000"]
+    was, now = alone.model.states()["party-000"], helped.model.states()["party-000"]
     for old, new in (("0.", "net/weights/"), ("1.", "task/weights/")):
         for name, value in was.items():
             if name.startswith(f"net/weights/{old}"):
@@ -103,7 +103,7 @@ def test_like_parties_of_one_loss_are_computed_together() -> None:
     method = cn.APFed(losses=losses, weights=(1.0, 2.0, 0.0, 0.5))
     tables = federation(widths=(2, 3, 3, 3, 3))
     loop, fused = (train(method, tables, runtime=runtime) for runtime in ("loop", "fused"))
-    assert [site.members for site in fused.parties.sites] == [[0], [1, 3], [2, 4]]
+    assert [site.members for site in fused.parties.backend.grouping.groups] == [[0], [1, 3], [2, 4]]
     for name, value in everything(loop).items():
         torch.testing.assert_close(everything(fused)[name], value, rtol=1e-3, atol=1e-4)
 
@@ -116,7 +116,7 @@ def test_a_plain_function_is_a_loss() -> None:
 
     method = cn.APFed(losses=("agreement", "contrastive", "agreement"), temperature=0.5)
     loop, fused = (train(method, federation(widths=(3, 3, 3, 3)), runtime=runtime) for runtime in ("loop", "fused"))
-    assert [site.members for site in fused.parties.sites] == [[0], [1, 3], [2]]
+    assert [site.members for site in fused.parties.backend.grouping.groups] == [[0], [1, 3], [2]]
     for name, value in everything(loop).items():
         torch.testing.assert_close(everything(fused)[name], value, rtol=1e-3, atol=1e-4)
 
@@ -274,7 +274,7 @@ def test_the_papers_networks() -> None:
 def test_convolutions_fuse_too(loss: str) -> None:
     method = cn.APFed(embedding=5, loss=loss, lr=0.02)
     runs = [train(method, pictures(), model=PICTURES, runtime=runtime) for runtime in ("loop", "fused")]
-    assert [site.members for site in runs[1].parties.sites] == [[0], [1, 2]]
+    assert [site.members for site in runs[1].parties.backend.grouping.groups] == [[0], [1, 2]]
     for name, value in everything(runs[0]).items():
         torch.testing.assert_close(everything(runs[1])[name], value, rtol=1e-3, atol=1e-4)
 
@@ -333,7 +333,11 @@ def test_a_sum_over_some() -> None:
 
 def test_measuring_changes_nothing_and_costs_no_byte() -> None:
     plain, measured = (train(cn.APFed(contribution_every=every), runtime="loop") for every in (0, 2))
-    assert measured.ledger.to_json() == plain.ledger.to_json()
+    assert [(*row.values(),)[:-1] for row in measured.ledger.to_json()] == [
+        (*row.values(),)[:-1] for row in plain.ledger.to_json()
+    ]
+    assert [line.summed for line in plain.ledger.rows if line.receiver == "owner"] == [True] * 3
+    assert [line.summed for line in measured.ledger.rows if line.receiver == "owner"] == [False] * 3
     for name, value in everything(plain).items():
         assert torch.equal(everything(measured)[name], value), name
     assert measured.owner.measured == 3

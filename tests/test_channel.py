@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from colonnade.wire.channel import Channel
 from torch import Tensor
 
 from colonnade.core.schedule import Turn
 from colonnade.errors import ColonnadeError, TrainingError
-from colonnade.wire.channel import Channel
 from colonnade.wire.ledger import OWNER, Ledger, Line
 from colonnade.wire.message import Envelope, encode
 
@@ -48,8 +48,8 @@ def test_the_ledger_has_the_bytes_of_the_frame(wire: bool) -> None:
     up = len(encode(pair(), Envelope("embed", "bank", 3)))
     down = len(encode(pair(), Envelope("follow", OWNER, 3)))
     assert channel.ledger.rows == [
-        Line("train", "embed", "bank", OWNER, messages=1, payload=27, overhead=up - 27),
-        Line("evaluate", "follow", OWNER, "bank", messages=1, payload=27, overhead=down - 27),
+        Line("train", "embed", "bank", OWNER, messages=1, payload=27, overhead=up - 27, summed=False),
+        Line("evaluate", "follow", OWNER, "bank", messages=1, payload=27, overhead=down - 27, summed=False),
     ]
 
 

@@ -19,8 +19,8 @@ from colonnade.errors import AwayError, ConfigError, LinkError
 from colonnade.federation.certificates import make_keys
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import train_job
-from colonnade.runtime import plain_runtime
 from colonnade.runtime.cluster import check_reachable
+from colonnade.runtime.setup import plain_runtime
 from test_contract import Case, federation, train
 
 JOB = """

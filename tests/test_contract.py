@@ -5,6 +5,8 @@ middle equals one that was not; no raw column and no label is in any message.
 """
 
 import itertools
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from colonnade.wire.channel import Channel
 from torch import Tensor, nn
 
 import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
+from colonnade.errors import ConfigError
 from colonnade.methods.steps import Gradient
-from colonnade.wire.channel import Channel
+from colonnade.runtime.step_words import read_singly
+from colonnade.wire.owner_half import OwnerHalf
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
 ROWS, CLASSES, ROUNDS = 60, 3, 12
@@ -104,17 +109,42 @@ def train(case: Case, runtime: str, **more: Any) -> cn.Run:
 
 
 def everything(run: cn.Run) -> dict[str, Tensor]:
-    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+    return {f"{side}/{name}": value for side, state in run.model.states().items() for name, value in state.items()}
 
 
 def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
 
 
+def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], set[str]]:
+    """The steps whose replies the ledger has as asked one by one, and those that it has as summed."""
+    lines = [line for line in run.ledger.rows if line.sender not in run.ledger.owners and line.purpose in purposes]
+    assert all(line.summed is not None for line in run.ledger.rows)
+    return {line.step for line in lines if not line.summed}, {line.step for line in lines if line.summed}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
+    """The terms that all sides sign, before anything is sent, rest on the declaration."""
+    run = train(case, "loop")
+    for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
+        with suppress(ConfigError):  # most methods have one model for all, or no heads
+            more()
+    method = run.method
+    assert bool(method.summed_steps) == (method.sums != "never")
+    if method.only_sums:
+        asked, summed = asked_and_summed(run, ("train", "evaluate", "predict", "explain"))
+        assert summed == set(method.summed_steps) and asked == read_singly(method).keys()
+    else:
+        assert asked_and_summed(run, ["train"])[1] == set(), "it asks one by one, so nothing of it may be blinded"
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_runtimes_agree(case: Case) -> None:
     loop, fused, wired = (train(case, runtime) for runtime in RUNTIMES)
-    assert any(len(site.members) > 1 for site in fused.parties.sites), "nothing was fused: the test tests nothing"
+    assert any(len(site.members) > 1 for site in fused.parties.backend.grouping.groups), (
+        "nothing was fused: the test tests nothing"
+    )
     assert wired.parties.channel.wire
     for other in (fused, wired):
         assert other.ledger.to_json() == loop.ledger.to_json()
@@ -131,7 +161,7 @@ ONE_OWNER = [case for case in CASES if case.owners == 1]
 
 def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     """The same of a run whose parties keep their states themselves."""
-    sides = run._states()
+    sides = run.model.states()
     for k, name in enumerate(run.parties.names):
         if name in run.parties.far:
             sides[f"party-{k:03d}"] = run.parties.lines.parties[name].states()
@@ -176,13 +206,13 @@ def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
 def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns of row 0 are all MARKER; labels are planted as a pattern; neither is in any message."""
     seen: list[tuple[str, str, Any]] = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
+    def spy(self: OwnerHalf, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
         seen.append((sender, receiver, fields))
         return carry(self, fields, sender, receiver, *rest)
 
-    monkeypatch.setattr(Channel, "carry", spy)
+    monkeypatch.setattr(OwnerHalf, "count", spy)
     run = train(case, "loop")
     labels = labels_of_rounds(run)
     assert bool(seen) != (case.method.name == "local")
@@ -215,7 +245,7 @@ def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyP
     leaks: dict[str, list[float]] = {}
     carry = Channel.broadcast
 
-    def spy(self: Channel, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
+    def spy(self: OwnerHalf, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
         for name, tensor in zip(message._fields, message, strict=True):
             if tuple(tensor.shape) == (16, CLASSES):
                 guesses = (tensor.argmin(-1), tensor.argmax(-1))
@@ -279,7 +309,7 @@ def with_dropout(shape: tuple[int, ...], width: int) -> nn.Module:
 def test_other_networks_and_optimisers_agree_too(model: Any, optimizer: Any) -> None:
     case = Case(cn.VIMADMMJ(lr=0.02, local_steps=3))
     loop, fused = (train(case, runtime, model=model, optimizer=optimizer) for runtime in ("loop", "fused"))
-    assert any(len(site.members) > 1 for site in fused.parties.sites) == (model is not with_dropout)
+    assert any(len(site.members) > 1 for site in fused.parties.backend.grouping.groups) == (model is not with_dropout)
     for name, value in everything(loop).items():
         torch.testing.assert_close(everything(fused)[name], value, rtol=1e-2, atol=1e-3)
 
@@ -290,7 +320,7 @@ def test_mixed_parties_fuse_in_their_groups() -> None:
     optimizers = [cn.SGD(0.02), cn.SGD(0.02), cn.SGD(0.02), cn.Adam(0.01)]
     case = Case(cn.VIMADMM(lr=0.02, local_steps=3))
     loop, fused = (train(case, runtime, model=models, optimizer=optimizers) for runtime in ("loop", "fused"))
-    assert [site.members for site in fused.parties.sites] == [[0, 1], [2], [3]]
+    assert [site.members for site in fused.parties.backend.grouping.groups] == [[0, 1], [2], [3]]
     for name, value in everything(loop).items():
         torch.testing.assert_close(everything(fused)[name], value, **TOLERANCE)
 

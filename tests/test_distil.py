@@ -26,7 +26,7 @@ def distil(teacher: cn.Run, **more: Any) -> cn.Run:
 
 
 def weights(run: cn.Run) -> dict[str, Tensor]:
-    return {f"{side}/{name}": value for side, own in run._states().items() for name, value in own.items()}
+    return {f"{side}/{name}": value for side, own in run.model.states().items() for name, value in own.items()}
 
 
 def test_the_owner_has_a_model_of_its_own(teacher: cn.Run) -> None:

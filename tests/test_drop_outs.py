@@ -15,7 +15,7 @@ import colonnade as cn
 from colonnade.cli import app
 from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, TableError
-from colonnade.wire.channel import Channel
+from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, CLASSES = 60, 3
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # as in test_contract.py
@@ -65,7 +65,7 @@ class Attendance:
     def on_round(self, run: cn.Run) -> None:
         name = self.gone[0]
         side = f"party-{run.parties.names.index(name):03d}"
-        self.states[run.round], self.took_part[run.round] = run._states()[side], run.took_part
+        self.states[run.round], self.took_part[run.round] = run.model.states()[side], run.took_part
         lines = [line for line in run.ledger.rows if name in (line.sender, line.receiver)]
         self.bytes[run.round] = sum(line.total for line in lines)
 
@@ -80,7 +80,7 @@ class Attendance:
 
 
 def everything(run: cn.Run) -> State:
-    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+    return {f"{side}/{name}": value for side, state in run.model.states().items() for name, value in state.items()}
 
 
 def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
@@ -116,7 +116,9 @@ def test_every_method_goes_on_without_a_party_and_takes_it_back(method: Method, 
             torch.testing.assert_close(everything(other)[name], value, **TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
     # Adam counts its steps, so those who took fewer cannot share one with the others any more.
     stays = isinstance(optimizer, cn.SGD) or method.name == "local"
-    assert stays == any(2 in site.members and len(site.members) > 1 for site in runs["fused"].parties.sites)
+    assert stays == any(
+        2 in site.members and len(site.members) > 1 for site in runs["fused"].parties.backend.grouping.groups
+    )
 
 
 # Found away midway, all away, and exact resume
@@ -124,15 +126,15 @@ def test_every_method_goes_on_without_a_party_and_takes_it_back(method: Method, 
 
 def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str, purpose: str = "train") -> None:
     """Party 3 falls silent at one step of these rounds, and the owner hears of it only then."""
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def carried(self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
+    def carried(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         found = turn.purpose == purpose and turn.round in rounds and what == step and "party 3" in (sender, receiver)
         if found and "party 3" not in self.absence.away:
             raise AwayError("'party 3' did not answer.", "party 3")
         return carry(self, fields, sender, receiver, what, turn, *rest)
 
-    monkeypatch.setattr(Channel, "carry", carried)
+    monkeypatch.setattr(OwnerHalf, "count", carried)
 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
@@ -231,7 +233,7 @@ def test_heads_are_refitted_on_a_round_that_all_took_part_in() -> None:
     seen = Attendance(rounds=(4, 5))
     run = train(method, when_away="without", missing="refit", **seen.hooks)
     assert len(run.schedule.batch_of(3)) < 16
-    assert torch.equal(run.channel.heard.rows, run.schedule.batch_of(2)), "the last whole batch, of all parties"
+    assert torch.equal(run.model.half.memory.rows, run.schedule.batch_of(2)), "the last whole batch, of all parties"
     assert bool(torch.isfinite(run.predict(federation(method, seed=1), away=["party 2"])).all())
 
 
@@ -264,7 +266,7 @@ def test_stopping_early_waits_for_the_next_look(tmp_path: Path) -> None:
     run = train(method, rounds=8, evaluate_every=2, valid=0.3, stop_drop=100.0, when_away="without", **seen.hooks)
     assert ["valid_accuracy" in row for row in run.history] == [False, True, True, False]
     best = max(row["valid_accuracy"] for row in run.history[1:3])
-    assert run.task.metrics(*run._judged_held_out())["accuracy"] == pytest.approx(best), (
+    assert run.task.metrics(*run.model.judged_held_out())["accuracy"] == pytest.approx(best), (
         "the best that was seen is in place"
     )
     assert run.report(tmp_path / "page.html").exists()

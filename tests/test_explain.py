@@ -68,7 +68,7 @@ def test_every_method_can_be_asked(method: Method, runtime: str) -> None:
     run = train(method, runtime=runtime, rounds=4)
     owner = "first" if method.needs_owner_columns else "labels"
     test = federation(1, owner)
-    before, states = run.predict(test), run._states()
+    before, states = run.predict(test), run.model.states()
     for by in WAYS:
         found = cn.importance(run, test, by=by, repeats=2)
         others = [name for name in found.each if name != "owner"]
@@ -76,7 +76,7 @@ def test_every_method_can_be_asked(method: Method, runtime: str) -> None:
         assert ("owner" in found.each) == (owner == "first" and by != "away")
         if method.name in ALONE:
             assert {found.each[name] for name in others} == {0.0}, "the owner predicts alone"
-    assert torch.equal(run.predict(test), before) and states.keys() == run._states().keys()
+    assert torch.equal(run.predict(test), before) and states.keys() == run.model.states().keys()
 
 
 def test_noise_is_that_of_the_paper() -> None:

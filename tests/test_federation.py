@@ -44,7 +44,7 @@ def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], 
 def assert_same_states(near: cn.Run, place: Path) -> None:
     """Every side's own files hold what the one process holds."""
     states, _ = checkpoint.read(checkpoint.newest(place / "bank" / "checkpoints"))
-    for side, expected in near._states().items():
+    for side, expected in near.model.states().items():
         name = near.sides.names.get(side, side)
         found = newest_state(place / name) if name in OTHERS else states[side]
         assert found.keys() - {"seal/told"} == expected.keys(), (

@@ -47,7 +47,7 @@ class World:
         self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in cuts]
         self.y = torch.from_numpy(y)[rows]
         self.rows = rows
-        self.states = self.run._states()
+        self.states = self.run.model.states()
 
     def weights(self, party: int, prefix: str = "net") -> dict[str, Tensor]:
         start = f"{prefix}/weights/"
@@ -59,7 +59,7 @@ class World:
 
     def after(self) -> dict[str, Tensor]:
         self.run.fit()
-        return {f"{side}/{k}": v for side, state in self.run._states().items() for k, v in state.items()}
+        return {f"{side}/{k}": v for side, state in self.run.model.states().items() for k, v in state.items()}
 
 
 def embed(w: dict[str, Tensor], x: Tensor, prefix: str = "") -> Tensor:
@@ -453,10 +453,10 @@ def test_a_round_worked_out_by_hand() -> None:
     method = cn.FDML(embedding=1, lr=1.0, momentum=0.0, decay=0.0)
     run = Run(tables, method, Settings(1, 2, 0, "loop", 0.0, "epoch", 1, None, 1), [one_unit], [method.party_optimizer])
     with torch.no_grad():
-        run.parties.sites[0].net.module[1].weight.copy_(torch.tensor([[1.0], [-1.0]]))  # type: ignore[attr-defined]
+        run.parties.backend.grouping.groups[0].net.module[1].weight.copy_(torch.tensor([[1.0], [-1.0]]))  # type: ignore[attr-defined]
     run.fit()
     c = 1 / (1 + np.exp(-2)) - 0.5
-    state = run._states()["party-000"]
+    state = run.model.states()["party-000"]
     assert state["net/weights/1.weight"].flatten().tolist() == pytest.approx([1 - c, -1 + c])
     assert state["net/weights/0.0.weight"].item() == pytest.approx(1 - 2 * c)
 

@@ -77,7 +77,7 @@ def runs() -> dict[str, cn.Run]:
 @pytest.mark.parametrize("which", CASES)
 def test_a_run_under_attack_ends_as_one_that_nobody_disturbed(which: str) -> None:
     run, score = disturbed(*CASES[which], random.Random(which), each=6, most=600)
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
     assert score.frames > 200 and run is not None
     assert same(ending(run), ending(train(*CASES[which])))
 
@@ -92,7 +92,7 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
     new = mutant(draw, raw, [one[2] for one in lines.heard[-20:]])
     if new != raw and not may_be_written(raw, new, silent_steps(lines.remote), from_party=False):
         attack_party(party, [new], score)
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
 
 
 @lenient
@@ -109,7 +109,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
             attack_owner(remote, name, raw, score)
         finally:
             lines.instead = None
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
 
 
 @lenient
@@ -125,7 +125,7 @@ def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
 def test_other_finite_numbers_are_a_message_like_any_other() -> None:
     run = train(cn.SplitNN(), None)
     party = run.parties.lines.parties["party 2"]
-    stamp = replace(run.parties.stamp, session=party.seat.session, purpose="train", table="train", turn=99)
+    stamp = replace(run.parties.stamp, session=party.spec.session, purpose="train", table="train", turn=99)
     asked = replace(stamp, step="embed", sequence=party._last[0] + 1)
     h = decode_fields(read_packet(party.serve(write_packet(asked))).frames[0])[0]["h"]
     frame = encode({"slope": torch.full_like(h, 0.5)}, Envelope("follow", "owner", 0))
@@ -143,7 +143,7 @@ def last_party(method: cn.Method, seal: Any = None) -> tuple[Any, Any, cn.Run]:
 
 def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about: Any) -> str:
     """What a party says to a request of its owner with these tensors."""
-    letter = replace(remote.stamp, session=party.seat.session, kind=kind, sequence=party._last[0] + 1, **about)
+    letter = replace(remote.stamp, session=party.spec.session, kind=kind, sequence=party._last[0] + 1, **about)
     frame = encode(fields, Envelope(letter.step or kind, "owner", letter.round))
     reply = read_packet(party.serve(write_packet(replace(letter, frames=(frame,)))))
     assert reply.kind == "refusal"
@@ -155,10 +155,10 @@ def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
     first = write_packet(
         replace(
-            remote.stamp, session=party.seat.session, step="embed", purpose="train", table="train", turn=1, sequence=1
+            remote.stamp, session=party.spec.session, step="embed", purpose="train", table="train", turn=1, sequence=1
         )
     )
-    foreign = replace(remote.stamp, session=party.seat.session, job=bytes(16), sequence=sequence)
+    foreign = replace(remote.stamp, session=party.spec.session, job=bytes(16), sequence=sequence)
     assert read_packet(party.serve(write_packet(foreign))).kind == "refusal"
     assert read_packet(party.serve(first)).kind == "refusal", "letter 1 was replayed"
     assert len(remote.states()) == 4, "the next letter is refused"
@@ -190,12 +190,21 @@ def test_what_cannot_be_read_is_refused_before_anything_moves(kind: str, fields:
 def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     remote, party, _ = last_party(cn.FDML(), [cn.Blind(), cn.Bits(4)])
     letter = replace(
-        remote.stamp, session=party.seat.session, kind="sum", step="logits", purpose="train", table="train", serial=99
+        remote.stamp, session=party.spec.session, kind="sum", step="logits", purpose="train", table="train", serial=99
     )
     frames = (b"", encode({"o.bound": bound}, Envelope("logits", "owner", 0)))
     raw = write_packet(replace(letter, sequence=party._last[0] + 1, frames=frames))
     assert read_packet(party.serve(raw)).kind == "refusal"
-    assert party.channel.end(party.name).bounds == {}
+    assert party.ends[party.name].bounds == {}
+
+
+@pytest.mark.parametrize("method", [cn.SplitNN(), cn.MultiVFL(every=2)], ids=lambda one: one.name)
+def test_a_step_before_the_one_that_it_goes_on_from_is_refused_in_a_sentence(method: cn.Method) -> None:
+    remote, party, _ = last_party(method)
+    slope = {"slope": torch.zeros(16, 60)}
+    leader = party.leaders[-1]
+    said = tell(remote, party, "step", slope, step="follow", purpose="train", table="train", turn=99, leader=leader)
+    assert "goes on from 'output', and the step that gives it did not" in said
 
 
 def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) -> None:

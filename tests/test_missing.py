@@ -17,7 +17,7 @@ from colonnade.core.settings import Settings
 from colonnade.core.table import parties_of
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
 from colonnade.wire.answer_memory import RECENT
-from colonnade.wire.channel import Channel
+from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, CLASSES = 60, 3
 POLICIES = ["refuse", "zero", "mean", "refit"]
@@ -58,8 +58,8 @@ def case_id(method: Method) -> str:
 @pytest.mark.parametrize("method", CASES, ids=case_id)
 def test_every_method_answers_or_refuses_under_every_policy(method: Method, runtime: str) -> None:
     run, tables = train(method, runtime=runtime), federation(method, seed=1)
-    gone, groups = run.parties.names[2], [site.members for site in run.parties.sites]
-    state, full = run._states(), run.predict(tables)
+    gone, groups = run.parties.names[2], [site.members for site in run.parties.backend.grouping.groups]
+    state, full = run.model.states(), run.predict(tables)
     alone = method.predicts_alone
     assert alone == (method.name in ALONE and getattr(method, "fill", "") != "none")
     assert run.took_part == (run.parties.names[:1] if alone else run.parties.names)
@@ -83,8 +83,8 @@ def test_every_method_answers_or_refuses_under_every_policy(method: Method, runt
             assert run.took_part == [name for name in run.parties.names[: 1 if alone else None] if name != gone]
             accuracy = float((found.argmax(1) == tables[0].labels).float().mean())
             assert run.evaluate(tables, away=gone, missing=policy)["accuracy"] == pytest.approx(accuracy)
-    assert [site.members for site in run.parties.sites] == groups, "fused groups stay whole"
-    for side, own in run._states().items():
+    assert [site.members for site in run.parties.backend.grouping.groups] == groups, "fused groups stay whole"
+    for side, own in run.model.states().items():
         assert all(torch.equal(value, state[side][name]) for name, value in own.items()), (
             "a prediction changed the model"
         )
@@ -92,7 +92,7 @@ def test_every_method_answers_or_refuses_under_every_policy(method: Method, runt
 
 
 def outputs(run: cn.Run, tables: list[cn.Table], step: str) -> list[Tensor]:
-    run._place("hand", tables, labelled=False)
+    run.model.place("hand", tables, labelled=False)
     turn = cn.Turn(run.round, torch.arange(ROWS), "hand", "predict")
     return [reply[0] for reply in run.parties.ask(getattr(type(run.method), step), turn)]
 
@@ -144,7 +144,7 @@ def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:
 @pytest.mark.parametrize("method", CASES, ids=case_id)
 def test_all_away_is_refused_unless_the_owner_predicts_alone(method: Method) -> None:
     run, tables = train(method, rounds=1), federation(method, seed=1)
-    others = run.parties.names[1:] if run.parties.at_home else run.parties.names
+    others = run.parties.names[1:] if run.parties.home else run.parties.names
     if method.predicts_alone:
         assert torch.equal(run.predict(tables, away=others), run.predict(tables))
         assert torch.equal(run.predict(tables[:1]), run.predict(tables))
@@ -168,7 +168,7 @@ def test_odd_requests_are_refused_in_one_sentence(tmp_path: Path) -> None:
         run.predict(without(tables, run.parties.names[1]))
     with pytest.raises(TableError, match="the parties have names"):
         run.predict([tables[0], *tables[:0:-1]], missing="zero")
-    assert run.channel.absence.away == frozenset()
+    assert run.parties.presence.absence.away == frozenset()
 
 
 def test_the_policy_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
@@ -247,19 +247,19 @@ def test_noise_of_a_party_that_is_away_costs_nothing() -> None:
 
 def test_nothing_is_kept_of_answers_where_a_prediction_asks_nobody() -> None:
     run = train(cn.APFed())
-    assert not run.channel.heard.state()
+    assert not run.model.half.memory.state()
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str) -> None:
     """Party 3 is away for one step of these rounds."""
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def carried(self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
+    def carried(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         if turn.training and turn.round in rounds and what == step and "party 3" in (sender, receiver):
             raise AwayError("party 3 did not answer")
         return carry(self, fields, sender, receiver, what, turn, *rest)
 
-    monkeypatch.setattr(Channel, "carry", carried)
+    monkeypatch.setattr(OwnerHalf, "count", carried)
 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
@@ -273,7 +273,7 @@ def test_a_round_that_somebody_is_away_in_can_be_skipped(
         train(method, runtime=runtime)
 
     def look(run: cn.Run) -> None:
-        seen[run.round] = run._states()
+        seen[run.round] = run.model.states()
 
     more = {"runtime": runtime, "when_away": "skip", "evaluate_every": 2}
     run = train(method, on_round=look, **more)
@@ -296,7 +296,7 @@ def test_a_round_that_somebody_is_away_in_can_be_skipped(
     resumed = cn.resume(tmp_path / "run", federation(method), model=cn.MLP((5,)))
     assert resumed.skipped == 2
     resumed.report(tmp_path / "report.html")
-    for side, own in resumed._states().items():
+    for side, own in resumed.model.states().items():
         assert all(torch.equal(value, seen[6][side][name]) for name, value in own.items())
 
 

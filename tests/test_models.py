@@ -137,7 +137,7 @@ def test_picture_networks_are_fused_and_trained(builder: Any) -> None:
     pictures = torch.randn(20, 28, 28, generator=torch.Generator().manual_seed(0)).numpy()
     tables = cn.split(pictures, [row % 3 for row in range(20)], 4, by="patches", owner="first")
     run = cn.train(tables, cn.VFedMH(embedding=6), rounds=1, batch=20, model=builder)
-    assert [site.members for site in run.parties.sites] == [[0], [1, 2, 3]]
+    assert [site.members for site in run.parties.backend.grouping.groups] == [[0], [1, 2, 3]]
 
 
 class OwnDecision:
@@ -157,7 +157,7 @@ def test_a_builder_may_bring_its_decision_net() -> None:
     train, _ = cn.load("digits", parties=4, owner="first", rows=40)
     mixed = [OwnDecision(), MLP(), lambda shape, width: MLP()(shape, width), LeNet((2, 2, 2))]
     run = cn.train(train, "vfedmh", rounds=1, batch=20, model=mixed, runtime="loop")
-    decisions = [kinds(site.loop_nets["decision"].module) for site in run.parties.sites]  # type: ignore[attr-defined]
+    decisions = [kinds(site.loop_nets["decision"].module) for site in run.parties.backend.grouping.groups]  # type: ignore[attr-defined]
     assert decisions == [["Tanh", "Linear"], [], ["Linear", "ReLU", "Linear"], ["Linear", "ReLU", "Linear"]]
     with pytest.raises(ModelError, match="network of 'owner' gives outputs of width 7, but 10 is expected"):
         cn.train(train, "vfedmh", rounds=1, batch=20, model=OwnDecision(7))

@@ -12,8 +12,9 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.data.sharing import places_of
 from colonnade.errors import ConfigError
-from colonnade.methods.fedoptimus import PRESETS, scores_of
-from colonnade.wire.channel import Channel
+from colonnade.methods.fedoptimus import PRESETS
+from colonnade.methods.party_scores import scores_of
+from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, WIDTHS, CLASSES, E, LR, DECAY, BATCH = 18, (3, 2), 3, 4, 0.1, 0.01, 4
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -63,7 +64,7 @@ def test_five_rounds_are_those_of_the_reference(runtime: str, server: str, mu: f
     method = cn.MultiVFL(server=server, mu=mu or 0.9, alpha=alpha, **options)
     run = cn.train(tables, method, rounds=5, batch=BATCH, model=cn.MLP((5,)), runtime=runtime)
     fresh = cn.train(tables, method, rounds=1, batch=BATCH, model=cn.MLP((5,)), runtime="loop")
-    start = fresh._states()  # what was agreed has not moved after one round
+    start = fresh.model.states()  # what was agreed has not moved after one round
     top = weights_of(start["owner-000"], "net")
     nets = [[weights_of(start[f"party-{k:03d}"], "net") for k in range(2)] for _ in range(2)]
     tops = [{name: w.detach().clone().requires_grad_() for name, w in top.items()} for _ in range(2)]
@@ -84,7 +85,7 @@ def test_five_rounds_are_those_of_the_reference(runtime: str, server: str, mu: f
             for k in range(2):
                 averaged([nets[0][k], nets[1][k]], shares, agreed[k], momenta[k], mu, alpha)
             averaged(tops, shares, top, momenta[2], mu, alpha)
-    found = run._states()
+    found = run.model.states()
     for one, k in itertools.product(range(2), range(2)):
         for name, value in weights_of(found[f"party-{k:03d}"], f"owner {one + 1}").items():
             torch.testing.assert_close(value, nets[one][k][name], **CLOSE)
@@ -105,13 +106,13 @@ def test_one_owner_exchanges_what_splitnn_does() -> None:
 def test_no_label_leaves_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between owners only weights and scores travel: no tensor with rows, no integers."""
     seen: list[tuple[str, str, str, dict[str, Tensor]]] = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
+    def spy(self: OwnerHalf, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
         seen.append((step, sender, receiver, fields))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "carry", spy)
+    monkeypatch.setattr(OwnerHalf, "count", spy)
     method = cn.FedOptimus(every=1, select_every=2, share=0.5, embedding=E, hidden=6)
     cn.train(cn.share(federation(), 2), method, rounds=4, batch=BATCH, runtime="loop")
     between = [entry for entry in seen if entry[1].startswith("owner") and entry[2].startswith("owner")]
@@ -154,7 +155,7 @@ def test_who_takes_no_part_does_not_move() -> None:
     method = cn.FedOptimus(every=2, select_every=4, share=0.5, lr=0.01)
     runs = [cn.train(cn.share(noisy(), 3), method, rounds=rounds, batch=32) for rounds in (4, 7)]
     for k in range(4):
-        before, after = (run._states()[f"party-{k:03d}"] for run in runs)
+        before, after = (run.model.states()[f"party-{k:03d}"] for run in runs)
         same = all(torch.equal(before[name], after[name]) for name in before)
         assert same == (k > 1)
 

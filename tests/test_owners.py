@@ -222,7 +222,7 @@ def trained(method: cn.Method, owners: int = 3, **more: Any) -> cn.Run:
 
 def test_owners_are_stacked_too() -> None:
     owners = trained(cn.MultiVFL()).owner.owners
-    assert owners is not None and [site.members for site in owners.sites] == [[0, 1, 2]]
+    assert owners is not None and [site.members for site in owners.backend.grouping.groups] == [[0, 1, 2]]
 
 
 def test_any_owner_predicts() -> None:
@@ -308,7 +308,7 @@ def test_a_party_that_is_away_counts_as_zeros() -> None:
         run.predict(federation(), away=["party 2"])
     mean = run.predict(federation(), away=["party 2"], missing="mean", owner="owner 2")
     assert not torch.allclose(mean, found)
-    assert {f"owner {k}/party 2/embed/h" for k in (1, 2, 3)} <= set(run.channel.heard.means), "each its own mean"
+    assert {f"owner {k}/party 2/embed/h" for k in (1, 2, 3)} <= set(run.model.half.memory.means), "each its own mean"
 
 
 def test_a_federation_with_several_owners_is_not_predicted() -> None:

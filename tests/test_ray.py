@@ -40,7 +40,7 @@ def ray() -> Iterator[Any]:
 
 def everything_on_disk(run: cn.Run) -> dict[str, Tensor]:
     """All states, those of the parties from the folders in which they keep them."""
-    sides = run._states()
+    sides = run.model.states()
     for k, name in enumerate(run.parties.names):
         if name in run.parties.far:
             kept = StateFolder(run.folder / "parties" / f"{k:03d}")
@@ -147,7 +147,7 @@ def test_a_process_gets_no_other_partys_columns(ray: Any) -> None:
     run = train(Case(METHOD), cn.Cluster(group=4), rounds=1)
 
     def sizes(host: Any) -> list[int]:
-        return [party.seat.table.columns.untyped_storage().nbytes() for party in host.parties.values()]
+        return [party.spec.table.columns.untyped_storage().nbytes() for party in host.parties.values()]
 
     found = ray.get(run.parties.lines.hosts[0].__ray_call__.remote(sizes))
     assert found == [table.columns.numel() * 4 for table in federation("labels") if table.columns is not None]

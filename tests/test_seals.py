@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from colonnade.wire.channel import Channel
 from torch import Tensor
 
 import colonnade as cn
@@ -17,7 +18,7 @@ from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, PrivacyError, SealError
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
-from colonnade.wire.channel import Channel
+from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, CLASSES, ROUNDS = 60, 3, 8
 J = cn.VIMADMMJ(lr=0.02, local_steps=4)
@@ -61,7 +62,7 @@ def train(method: Method, seal: Any, runtime: str = "loop", **more: Any) -> cn.R
 
 
 def everything(run: cn.Run) -> dict[str, Tensor]:
-    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+    return {f"{side}/{name}": value for side, state in run.model.states().items() for name, value in state.items()}
 
 
 def lines(run: cn.Run) -> list[dict[str, Any]]:
@@ -151,15 +152,15 @@ def sent(
     monkeypatch: pytest.MonkeyPatch, method: Method, seal: Any, **more: Any
 ) -> list[tuple[str, str, dict[str, Tensor]]]:
     seen: list[tuple[str, str, dict[str, Tensor]]] = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def spy(self: Channel, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
+    def spy(self: OwnerHalf, fields: dict[str, Tensor], sender: str, receiver: str, step: str, *rest: Any) -> Any:
         seen.append((sender, step, fields))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "carry", spy)
+    monkeypatch.setattr(OwnerHalf, "count", spy)
     train(method, seal, **more)
-    monkeypatch.setattr(Channel, "carry", carry)
+    monkeypatch.setattr(OwnerHalf, "count", carry)
     return seen
 
 
@@ -204,7 +205,7 @@ def test_ways() -> None:
 
 def test_clipped_values_are_counted_and_too_many_are_refused() -> None:
     run = train(J, cn.Bits(8, scale=0.3, max_clipped=1.0))
-    end = run.channel.end("party 1")
+    end = run.model.half.ends["party 1"]
     assert 0 < end.clipped < end.values
     with pytest.raises(SealError, match=r"of party 1's values in 'o' lie beyond 0.01 .* larger scale"):
         train(J, cn.Bits(8, scale=0.01))
@@ -242,17 +243,15 @@ def test_a_party_with_other_seals_is_named(theirs: cn.Bits, why: str, monkeypatc
 def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") -> list[str]:
     """Lose so many messages of party 2 in round 3."""
     lost: list[str] = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
-    def lose(
-        self: Channel, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, purpose: str = ""
-    ) -> Any:
+    def lose(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         if sender == "party 2" and what == step and turn.round == 3 and turn.training and len(lost) < times:
             lost.append(sender)
             raise AwayError(f"{sender} did not answer")
-        return carry(self, fields, sender, receiver, what, turn, purpose)
+        return carry(self, fields, sender, receiver, what, turn, *rest)
 
-    monkeypatch.setattr(Channel, "carry", lose)
+    monkeypatch.setattr(OwnerHalf, "count", lose)
     return lost
 
 
@@ -349,7 +348,7 @@ def test_protected_labels_are_not_shown(seal: Any, method: Method, monkeypatch: 
         found: list[float] = []
         inner = Channel.broadcast
 
-        def spy(self: Channel, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
+        def spy(self: OwnerHalf, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
             guess = message[0].argmin(-1) if method.name == "fdml" else message[0].argmax(-1)
             found.append(float((guess == federation()[0].labels[turn.rows]).float().mean()))
             return inner(self, message, turn=turn, **rest)

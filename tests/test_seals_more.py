@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from colonnade.wire.channel import Channel
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -24,7 +25,7 @@ from colonnade.seal import make_seals
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
 from colonnade.seal.seal_end import _decoded as decoded
-from colonnade.wire.channel import Channel
+from colonnade.wire.owner_half import OwnerHalf
 from test_seals import BLINDABLE, J, everything, federation, losses_of, train
 
 RECOVER = cn.Blind(recover=True)
@@ -50,17 +51,17 @@ def assert_equal(run: cn.Run, other: cn.Run) -> None:
 def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, times: int = 99) -> list[str]:
     """Lose messages to and from a party in one step of a round."""
     lost: list[str] = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
     def carry_or_not(
-        self: Channel, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, purpose: str = ""
+        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, *rest: Any
     ) -> Any:
         if who in (sender, receiver) and what == step and now.round == at and len(lost) < times:
             lost.append(what)
             raise AwayError(f"{who} did not answer")
-        return carry(self, fields, sender, receiver, what, now, purpose)
+        return carry(self, fields, sender, receiver, what, now, *rest)
 
-    monkeypatch.setattr(Channel, "carry", carry_or_not)
+    monkeypatch.setattr(OwnerHalf, "count", carry_or_not)
     return lost
 
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from colonnade.wire.channel import Channel
 
 import colonnade as cn
 from colonnade.errors import ConfigError, MessageError, SealError, TableError
 from colonnade.selection.distances import Distances, Ranks, Steps
-from colonnade.wire.channel import Channel
+from colonnade.wire.owner_half import OwnerHalf
 
 COPIES = {"copy of 3": "party 3", "copy of 6": "party 6"}
 SMALL = {"queries": 40, "rows": 150}
@@ -38,13 +39,13 @@ def small(owner="labels", rows=200, parties=4):
 def travelled(monkeypatch):
     """Everything that goes through a channel: (sender, receiver, step, tensors)."""
     seen = []
-    carry = Channel.carry
+    carry = OwnerHalf.count
 
     def spy(self, fields, sender, receiver, step, *rest):
         seen.append((sender, receiver, step, {name: tensor.clone() for name, tensor in fields.items()}))
         return carry(self, fields, sender, receiver, step, *rest)
 
-    monkeypatch.setattr(Channel, "carry", spy)
+    monkeypatch.setattr(OwnerHalf, "count", spy)
     return seen
 
 

@@ -43,14 +43,14 @@ def test_a_party_refuses_every_step_of_owners(name: str) -> None:
     """With a message that fits, so that nothing but the mark keeps the step from running; and nothing has moved."""
     remote: Any = train(FIRST[name], "apart", rounds=2).parties
     party = remote.lines.parties["party 2"]
-    leader, served = next(iter(party.seat.leaders)), ", ".join(type(FIRST[name].method).steps()) or "none"
-    before, notes = party.states(), repr(party.site.scratch)
+    leader, served = next(iter(party.spec.leaders)), ", ".join(type(FIRST[name].method).steps()) or "none"
+    before, notes = party.states(), repr(party.group.scratch)
     for step in OWNERS_STEPS[name]:
         letter = replace(
             remote.stamp,
             step=step,
             leader=leader,
-            session=party.seat.session,
+            session=party.spec.session,
             sequence=party._last[0] + 1,
             purpose="train",
             table="train",
@@ -63,7 +63,7 @@ def test_a_party_refuses_every_step_of_owners(name: str) -> None:
         assert reply.kind == "refusal", step
         said = str(refused(reply.frames[0], "party 2"))
         assert f"step '{step}' came to 'party 2' and is an owner's; parties serve {served}." in said
-    assert repr(party.site.scratch) == notes
+    assert repr(party.group.scratch) == notes
     assert all(torch.equal(value, before[key]) for key, value in party.states().items())
 
 

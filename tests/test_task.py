@@ -89,7 +89,7 @@ def test_parties_know_nothing_that_is_made_of_labels() -> None:
     assert isinstance(values.public, Values) and values.public.scale is None
     assert Classes(3, W).public.weights is None
     run = cn.train(federation(Y), "cvfl", task="values", rounds=1)
-    assert all(site.task.scale is None for site in run.parties.sites)
+    assert all(site.task.scale is None for site in run.parties.backend.grouping.groups)
 
 
 def test_labels_say_which_task() -> None:
@@ -255,9 +255,9 @@ def test_a_round_of_vimadmm_on_values_in_closed_form(runtime: str) -> None:
 
     tables, settings = cn.split(x, y, 2), Settings(1, n, 0, runtime, 0.0, "epoch", 1, None, 1, task="values")
     run = Run(tables, method, settings, [linear] * 2, [method.party_optimizer] * 2)
-    before = run._states()
+    before = run.model.states()
     run.fit()
-    after, rows = run._states(), run.schedule.batch_of(0).numpy()
+    after, rows = run.model.states(), run.schedule.batch_of(0).numpy()
     target = ((y - y.mean()) / y.std())[rows, None]
     parts = [x[rows, :2], x[rows, 2:]]
     nets = [before[f"party-{k:03d}"]["net/weights/weight"].numpy() for k in range(2)]

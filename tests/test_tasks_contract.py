@@ -89,7 +89,7 @@ def train(method: Method, task: str, runtime: str = "fused", **more: Any) -> cn.
 
 
 def everything(run: cn.Run) -> dict[str, Tensor]:
-    return {f"{side}/{name}": value for side, state in run._states().items() for name, value in state.items()}
+    return {f"{side}/{name}": value for side, state in run.model.states().items() for name, value in state.items()}
 
 
 def refusal(method: Method, task: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from colonnade.runtime import InProcess
+from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align.align_messages import Box, WantedPlaces
 from colonnade.tables.align.align_sheets import AlignmentGroup
@@ -17,7 +17,8 @@ from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner
 from colonnade.tables.align.alignment_party import POINTS, AlignmentParty
 from colonnade.tables.align.curve import CurveMask, elligator, multiply
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
+from colonnade.wire.owner_half import OwnerHalf
 
 NAMES = ("owner", "shop", "post", "mill")
 Ids = list[list[bytes]]
@@ -94,7 +95,7 @@ def seated(ids: Ids, minimum: int, owner: type[AlignmentParty] = AlignmentParty)
         for place, (kind, name, own) in enumerate(zip(kinds, terms.names, ids, strict=True))
     ]
     seats = [AlignmentGroup(place, peer) for place, peer in enumerate(peers)]
-    return peers, AlignmentOwner(InProcess(seats, seats, Channel(), owner_is_first=True), terms)
+    return peers, AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms)
 
 
 def brought_round(

@@ -49,7 +49,7 @@ class LyingOwner:
         self.turns = 10_000
         for name in self.names:
             party = self.remote.lines.parties[name]
-            party.seat = replace(party.seat, settings=replace(party.seat.settings, rounds=20))  # more are to come
+            party.spec = replace(party.spec, settings=replace(party.spec.settings, rounds=20))  # more are to come
             if rules is not None:
                 party.blinded.book.rules = rules
 

@@ -30,21 +30,21 @@ def job(companies: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 def read_share(job: Job, secret: bytes | None) -> float:
     """The share of the first round's rows that an owner reads from their embeddings, whatever it knows beside them."""
-    net = job.rebuilt(secret).site.loop_nets["net"].module
+    net = job.rebuilt(secret).group.loop_nets["net"].module
     rows = job.victim.schedule.batch_of(0)[:TRIED]
-    true = job.victim.site.tables["train"].draw(rows).double()
+    true = job.victim.group.tables["train"].draw(rows).double()
     found = inverted(net, job.heard[0]["h"][:TRIED], true.shape[1])
     return float(((found - true).norm(dim=1) < EXACT * true.norm(dim=1)).double().mean())
 
 
 def test_columns_cannot_be_read_from_the_first_embeddings(job: Job) -> None:
     assert read_share(job, None) == 0.0
-    assert read_share(job, job.victim.seat.secret) > 0.8, "the attack is not one"
+    assert read_share(job, job.victim.spec.secret) > 0.8, "the attack is not one"
 
 
 def test_the_secret_is_in_nothing_that_both_signed(job: Job) -> None:
-    own = job.victim.seat.secret
-    assert own is not None and own != job.host.desk.secret
+    own = job.victim.spec.secret
+    assert own is not None and own != job.host.session.folder.secret
     for file in (job.host.folder).rglob("*"):
         if file.is_file():
             assert own not in file.read_bytes() and own.hex().encode() not in file.read_bytes(), file

@@ -10,9 +10,10 @@ import torch
 from lying_owner import LyingOwner, federation, trained
 
 import colonnade as cn
-from colonnade.errors import SealError
+from colonnade.errors import MessageError, SealError
 from colonnade.methods import vfedmh
 from colonnade.methods.steps import Logits
+from colonnade.runtime.schema import Schema
 from colonnade.seal.blind_party import BlindParty
 from colonnade.seal.subject import Subject
 
@@ -97,7 +98,7 @@ def test_a_blinded_sum_of_answers_to_different_messages_is_no_sum() -> None:
 # What is answered openly
 
 
-def test_a_step_that_the_agreed_method_never_asks_is_not_answered() -> None:
+def test_a_step_that_the_agreed_method_never_asks_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """fedbcd with combine='sum' has a step 'embed' that gives the same numbers as its blinded one."""
     method = cn.FedBCD(combine="sum")
     plain, blind = LyingOwner(trained(method, cn.Blind())), trained(method, None)
@@ -109,7 +110,11 @@ def test_a_step_that_the_agreed_method_never_asks_is_not_answered() -> None:
     remote: Any = blind.parties
     remote._kinds["embed"] = True
     remote._post("step", plain.victim, {"step": "embed", **turn})
-    assert remote._reply(plain.victim)["h"].shape == (32, 3), "the control: without Blind it is"
+    with pytest.raises(MessageError, match="in step 'embed' of round 2 is not in the schema"):
+        remote._reply(plain.victim)
+    monkeypatch.setattr(Schema, "check", lambda *_: None)
+    remote._post("step", plain.victim, {"step": "embed", **turn})
+    assert remote._reply(plain.victim)["h"].shape == (32, 3), "the control: without the schema's check it is"
 
 
 def leaking(self: Any, mine: Any, turn: cn.Turn, mean: vfedmh.Mean) -> Logits:

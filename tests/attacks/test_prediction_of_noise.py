@@ -49,7 +49,7 @@ def test_noise_cannot_be_taken_off(companies: Path, tmp_path: Path) -> None:
     job = trained(companies, tmp_path, cn.Noise(epsilon=8.0, sigma=10.0))
     sent = said(job, job.victim)
     assert same(sent, said(job, job.rebuilt())) < 0.01
-    assert same(sent, said(job, job.rebuilt(job.victim.seat.secret))) == 1.0
+    assert same(sent, said(job, job.rebuilt(job.victim.spec.secret))) == 1.0
     assert same(said(job, job.rebuilt()), said(job, job.rebuilt())) == 1.0, "a side that draws from the seed is open"
 
 
@@ -57,7 +57,7 @@ def test_rounding_cannot_be_predicted(companies: Path, tmp_path: Path) -> None:
     job = trained(companies, tmp_path, cn.Bits(4))
     sent = said(job, job.victim)
     assert same(sent, said(job, job.rebuilt())) < 0.9
-    assert same(sent, said(job, job.rebuilt(job.victim.seat.secret))) == 1.0
+    assert same(sent, said(job, job.rebuilt(job.victim.spec.secret))) == 1.0
     assert same(said(job, job.rebuilt()), said(job, job.rebuilt())) == 1.0
 
 
@@ -66,5 +66,7 @@ def test_label_noise_cannot_be_predicted(seal: cn.Seal, companies: Path, tmp_pat
     job = trained(companies, tmp_path, seal)
     seed, labels = job.run.settings.seed, job.run.owner.tables["train"]
     soft = job.run.owner.soft
-    found = [seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.desk.secret)]
+    found = [
+        seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.session.folder.secret)
+    ]
     assert not torch.equal(soft, found[0]) and torch.equal(soft, found[1])

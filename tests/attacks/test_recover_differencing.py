@@ -83,9 +83,9 @@ def begun_again(owner: LyingOwner, rules: SumRules) -> None:
     remote = owner.remote
     kept = remote.states()
     for name, old in list(remote.lines.parties.items()):
-        seat = replace(old.seat, session=b"another session.", sums=rules if rules.place is None else at(rules, name))
+        seat = replace(old.spec, session=b"another session.", sums=rules if rules.place is None else at(rules, name))
         party = PartyServer(seat, old.keeping)
-        party.place("one", old.site.tables["one"])
+        party.place("one", old.group.tables["one"])
         party.take_up()
         remote.lines.parties[name] = party
     remote.load(kept)

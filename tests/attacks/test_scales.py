@@ -50,7 +50,7 @@ def test_a_sum_on_many_scales_splits_it(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_sum_has_one_scale() -> None:
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3))
-    turn, last = owner.turn(7), owner.run.channel.end("owner").bounds["logits/o"]
+    turn, last = owner.turn(7), owner.run.model.half.ends["owner"].bounds["logits/o"]
     scale = float(last)
     asked(owner, scale, turn)
     for other in (scale * 0.9, scale * 1.1, scale * 3.9):

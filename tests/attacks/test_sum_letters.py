@@ -35,7 +35,7 @@ def test_a_training_round_is_not_as_many_sums_as_it_is_given_parts(
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3), STRICT)
     if not protected:
         monkeypatch.setattr(PartyServer, "_rows", lambda self, letter, _: self.schedule.batch_of(letter.round))
-    scale = float(owner.run.channel.end("owner").bounds["logits/o"])
+    scale = float(owner.run.model.half.ends["owner"].bounds["logits/o"])
     asked(owner, scale, owner.turn(7))
     for part in range(1, 4):
         turn = {**owner.turn(7), "part": part}

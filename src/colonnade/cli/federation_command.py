@@ -19,12 +19,13 @@ from colonnade.core.options import path_part
 from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exit_codes import exit_of
 from colonnade.federation.job_folder import only_process_in
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
 from colonnade.federation.log_lines import log_to
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prediction import Prediction
 from colonnade.federation.prometheus import Metrics, MetricsServer
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import terms_of
 from colonnade.report import RunView
 from colonnade.report.local_server import in_background
@@ -55,8 +56,8 @@ def owner(
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
-        quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
-        paper = read_owner_paper(job)
+        quiet = quiet or log_format == JSON  # whoever reads the log as JSON expects nothing else there
+        paper = read_owner_file(job)
         if show_terms:
             print_json(terms_of(paper))
             return
@@ -102,8 +103,8 @@ def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
         return host.train(follow(shown, method))
 
 
-def _gather(host: OwnerProcess, *, quiet: bool) -> None:
-    """Print what each side will learn, and align the rows of all sides."""
+def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
+    """Show who will learn what, and bring everybody to their common rows."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
     with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
@@ -119,10 +120,10 @@ def party(
 ) -> None:
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
-        what = read_party_paper(paper)
+        what = read_party_file(paper)
         place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
         with only_process_in(place):
-            Attendance(what, place, metrics).attend()
+            PartyProcess(what, place, metrics).run()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
+from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal import SEALS
 
 
@@ -82,10 +83,17 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "owner_sends": method.owner_sends,
         "labels": method.labels,
         "can_be_blinded": method.sums,
+        "summed_steps": method.summed_steps,
         "needs_owner_columns": method.needs_owner_columns,
         "tasks": method.tasks,
         "options": {field.name: field.default for field in fields(method)},
     }
+
+
+def _blinding(method: type[Method]) -> str:
+    summed = in_words(replies(method, method.summed_steps).values())
+    singly = "".join(f"; it reads every party's {in_words([kind])} one by one" for kind in read_singly(method).values())
+    return f"With Blind the owner reads only the sum of all parties' {summed}{singly}."
 
 
 def _show_methods(known: list[type[Method]]) -> None:
@@ -103,6 +111,8 @@ def _show_method(method: type[Method]) -> None:
     if method.labels != "unsent":
         what = "shows the labels" if method.labels == "shown" else "lets parties infer labels"
         out.print(f"What the owner sends {what}.", style="yellow")
+    if method.summed_steps:
+        out.print(_blinding(method), highlight=False)
     table = Table("option", "default", box=None)
     for field in fields(method):
         table.add_row(field.name, str(field.default))

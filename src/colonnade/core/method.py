@@ -201,7 +201,11 @@ class Method(ABC):
     labels: ClassVar[str] = "shown"
     """What parties can learn about labels, with the worst options: "unsent", "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
-    """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
+    """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
+    summed_steps: ClassVar[tuple[str, ...]] = ()
+    """The steps that it asks for by ``parties.sum`` alone, whenever ``only_sums`` holds; Blind covers their replies."""
+    asked_steps: ClassVar[tuple[str, ...] | None] = None
+    """The steps that it asks for by ``parties.ask`` even then; None stands for all others that have a reply."""
     needs_owner_columns: ClassVar[bool] = False
     several_owners: ClassVar[bool] = False
     """Whether several owners may have the labels, each of its own rows; see :class:`Owners`."""
@@ -243,6 +247,15 @@ class Method(ABC):
     def predicts_alone(self) -> bool:
         """Whether the owner predicts without asking any party, so that absent parties do not matter."""
         return self.alone == "always"
+
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """Rounds that have steps which the first two rounds have not: one such round, from 0 on, for each rare step.
+
+        They are rehearsed before training, one after the other and without those between. Between processes a message
+        that no rehearsed round has is refused.
+        """
+        return ()
 
     @property
     def party_optimizer(self) -> OptimizerBuilder:

@@ -186,9 +186,9 @@ class Turn:
     leader: str = OWNER
     """The owner that the parties reply to: the only one, or one of several by its name."""
     part: int = 0
-    """The number of this part, when a table's rows are predicted in several parts."""
+    """Which part of a table's rows these are, when many are asked about in parts."""
+    training: bool = field(init=False, repr=False, compare=False)
+    """Whether networks are in training mode (dropout, batch norm) in this turn."""
 
-    @property
-    def training(self) -> bool:
-        """Whether networks are in training mode (dropout, batch norm) in this turn."""
-        return self.purpose == "train"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "training", self.purpose == "train")

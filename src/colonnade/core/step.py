@@ -35,7 +35,7 @@ def check_step(step: Callable[..., Any], *sides: Side) -> None:
     Traceback (most recent call last):
     colonnade.errors.ConfigError: parties were asked to run 'print', which is no step; mark it with @party_step.
     """
-    side = _side_of(step)
+    side: Side | None = getattr(step, "runs_at", None)
     if side not in sides:
         kind = f"no step; mark it with @{sides[0]}_step" if side is None else f"a step of {_MANY[side]}; ask those"
         name = getattr(step, "__name__", repr(step))

@@ -21,7 +21,7 @@ class AlignServer(RequestServer):
     """A party's end of an alignment behind letters."""
 
     def __init__(self, seat: AlignmentGroup, job: bytes, session: bytes) -> None:
-        super().__init__(seat.name, job, session, Schema().digest)
+        super().__init__(seat.name, job, session, Schema.unchecked().digest)
         self.seat = seat
         self._turn = Turn(0, torch.arange(0), purpose="align")
 
@@ -38,3 +38,10 @@ class AlignServer(RequestServer):
         received = [] if reads is None else [self.message(reads, letter)]
         (reply,) = self.seat.run(known[letter.step], self._turn, received, shared=False)
         return None if reply is None else fields_of(reply)
+
+    def wants_reply(self, letter: Packet) -> bool:
+        """Every step of an alignment is replied to, if only to say that all is well."""
+        return True
+
+    def check_read(self, letter: Packet) -> None:
+        """A step of an alignment reads all that its request says."""

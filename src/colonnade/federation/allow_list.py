@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from colonnade import models, seal
@@ -16,12 +15,14 @@ from colonnade.core import optim
 from colonnade.core.table import Table
 from colonnade.data.stand_ins import stand_ins
 from colonnade.errors import ManifestError, MessageError, printable
-from colonnade.federation.job_papers import AllowSection
 from colonnade.federation.network_rules import check_kind, check_network, sketch
+from colonnade.federation.plan_document import plan_document
+from colonnade.federation.side_sections import AllowSection
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
-from colonnade.federation.terms import PROTOCOL, digest, first_difference, keys_in, labels_under, learns, method_in
+from colonnade.federation.terms import PROTOCOL, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_plan_form, check_terms_form
-from colonnade.run.plan import Plan, plan
+from colonnade.run.plan_checks import make_plan
+from colonnade.runtime.plan import Plan
 from colonnade.version import __version__
 
 
@@ -44,8 +45,9 @@ def check_allowed(
             raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
     if allow.rounds is not None and train.get("rounds") is not None and train["rounds"] > allow.rounds:
         raise _not_allowed("train.rounds", train["rounds"], f"at most {allow.rounds}", name)
-    if (how.get("mode") or "psi") not in allow.align:
-        raise _not_allowed("align.mode", how["mode"], allow.align, name)
+    mode = how.get("mode") or "psi"
+    if mode not in allow.align:
+        raise _not_allowed("align.mode", mode, allow.align, name)
     least, most = how.get("minimum") or 1, how.get("maximum")
     if allow.minimum is not None and least < allow.minimum:
         raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
@@ -57,6 +59,16 @@ def check_allowed(
         raise _not_allowed("parties", f"{others} beside us in a blinded sum", f"at least {allow.mix} (mix)", name)
     _check_words(terms, kinds)
     _check_peers(terms, name, allow, keys)
+
+
+def check_pinned(terms: Mapping[str, Any], name: str, pinned: Mapping[str, Any] | None) -> None:
+    """Refuse other terms than the operator has read; a prediction is of a job that was signed so."""
+    difference = None if pinned is None or "predict" in terms else first_difference(pinned, terms)
+    if difference:
+        raise ManifestError(
+            f"the terms are not those that [allow] of '{name}' names, in {difference}; undo that, or read the new "
+            "ones and put them there."
+        )
 
 
 def _check_version(terms: Mapping[str, Any]) -> None:
@@ -144,6 +156,18 @@ def check_plan(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own
     check_network(made, came, own, allow)
 
 
+def check_prediction_plan(
+    plan: Mapping[str, Any], trained: Mapping[str, Any], name: str, rows: int, allow: AllowSection
+) -> None:
+    """Refuse a prediction's plan that is not that of the training, but for its terms and its rows."""
+    due = {**trained, "terms": plan["terms"], "test": 0, "predict": rows}
+    difference = first_difference(due, plan)
+    if difference:
+        raise ManifestError(f"the plan of the prediction is not that of the training, in {difference}; do not sign it.")
+    if allow.rows is not None and rows > allow.rows:
+        raise ManifestError(f"the plan has {rows} rows, '{name}' allows {allow.rows}; change the job or [allow].")
+
+
 def _check_sizes(came: Mapping[str, Any], terms: Mapping[str, Any], name: str, own: Table, allow: AllowSection) -> None:
     """What is claimed, before anything is made of it."""
     listed = [one["name"] for one in terms["parties"]]
@@ -184,17 +208,8 @@ def _kind(model: Any, own: Table) -> str:
 
 def _worked_out(came: Mapping[str, Any], terms: Mapping[str, Any], what: Plan) -> dict[str, Any]:
     """The plan as this party makes it: the owner's word counts for shapes, outputs and task alone."""
-    found = {
-        "terms": digest(terms).hex(),
-        "tables": came["tables"],
-        "settings": asdict(what.settings),
-        "model": [models.describe(one) for one in what.models],
-        "optimizer": [optim.describe(one) for one in what.optimizers],
-        "outputs": came["outputs"],
-        "test": came["test"],
-        "schema": rehearse_small(came, what.method, what.settings, what.optimizers),
-    }
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]  # as it came
+    schema = rehearse_small(came, what)
+    return plan_document(terms, what, came["tables"], came["outputs"], came["test"], schema)
 
 
 def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: Table) -> Plan:
@@ -203,7 +218,7 @@ def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: 
     if networks is None:
         networks = _usual(came, name, own)
     given = {key: value for key, value in terms["train"].items() if key not in ("method", "runtime")}
-    return plan(
+    return make_plan(
         tables,
         method_in(terms),
         model=_built(models.make_model, networks, models.default_model),
@@ -215,12 +230,16 @@ def _planned(terms: Mapping[str, Any], came: Mapping[str, Any], name: str, own: 
 
 
 def _usual(came: Mapping[str, Any], name: str, own: Table) -> Any:
-    """Everybody's usual network: the party's own by its columns, the others' as the plan has them."""
+    """Everybody's usual network: the party's own by its columns, the others' by those that the plan says they have."""
     names = [one[0] for one in came["tables"] if one[2]]
-    usual = json.loads(json.dumps(models.describe(models.default_for(own.cardinalities))))
-    said = came["model"][names.index(name)]
-    if said != usual:
-        raise ManifestError(f"the plan does not follow from the terms in model: {said} is not the usual one, {usual}.")
+    for side, said in zip(names, came["model"], strict=True):
+        codes = own.cardinalities if side == name else tuple(said.get("cardinalities") or ())
+        usual = json.loads(json.dumps(models.describe(models.default_for(codes))))
+        if said != usual:
+            raise ManifestError(
+                f"the plan does not follow from the terms in model: {printable(said, 80)} of '{side}' is not the usual "
+                f"one, {printable(usual, 80)}."
+            )
     return came["model"]
 
 

@@ -78,14 +78,6 @@ def read_identity(path: str | Path) -> Identity:
     return Identity(_thirty_two(_read(path), f"the identity {path}"))
 
 
-def read_public(path_or_base64: str | Path) -> bytes:
-    """A side's public identity, 32 bytes, from a file or from its base64 text as a manifest has it."""
-    text = str(path_or_base64)
-    if isinstance(path_or_base64, str) and re.fullmatch(r"[A-Za-z0-9+/]{43}=", text):
-        return _thirty_two(text.encode(), f"the public identity {text}")
-    return _thirty_two(_read(path_or_base64), f"the public identity {path_or_base64}")
-
-
 def fingerprint(pem: bytes) -> str:
     """The SHA-256 of a certificate in hexadecimal, as ``openssl x509 -fingerprint -sha256`` has it without colons."""
     return first_certificate(pem).fingerprint(SHA256()).hex()

@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.errors import AwayError, Broken, LinkError
 from colonnade.federation.certificates import Credentials, check_not_revoked, common_name
-from colonnade.federation.inbox import Mailbox
+from colonnade.federation.inbox import Inbox
 from colonnade.federation.port_gate import PATIENCE, Gate
 from colonnade.federation.tls import load_grpc, server_credentials
 
@@ -51,20 +51,20 @@ class _Link:
     def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
         """``cut`` ends it at once, though the party reads nothing of what is on its way."""
         self.party, self.number, self.cut = party, number, cut
-        self.mailbox = Mailbox(party)
+        self.inbox = Inbox(party)
         self.outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self.goodbye = ""
 
     def read(self, requests: Iterator[bytes]) -> None:
-        """Fill the mailbox until the stream ends; runs in a thread of its own."""
+        """Fill the inbox until the stream ends; runs in a thread of its own."""
         with suppress(Exception):  # grpc raises a bare one if the stream is cut, and sometimes ends as if all were well
             for data in requests:
-                self.mailbox.put(data)
+                self.inbox.put(data)
         self.finish(GONE)
 
     def finish(self, why: str) -> None:
         """Take and send nothing more."""
-        self.mailbox.end(why)
+        self.inbox.end(why)
         self.outgoing.put(None)
 
 
@@ -138,7 +138,7 @@ class Listener:
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
-        return self._link(party, connection, ended=True).mailbox.take(seconds)
+        return self._link(party, connection, ended=True).inbox.take(seconds)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the party's stream after what was sent before; the party reads the reason."""
@@ -162,7 +162,7 @@ class Listener:
     def _present(self, party: str) -> int:
         self._check_name(party)
         link = self._links.get(party)
-        return link.number if link is not None and link.mailbox.ended is None else 0
+        return link.number if link is not None and link.inbox.ended is None else 0
 
     def _check_name(self, party: str) -> None:
         if party not in self._names:
@@ -175,8 +175,8 @@ class Listener:
         if link is None or link.number != connection:
             why = "another connection of it took its place." if link is not None else "it has none."
             raise Broken(f"the link to '{party}' broke: {why}", party)
-        if link.mailbox.ended is not None and not ended:
-            raise link.mailbox.broken()
+        if link.inbox.ended is not None and not ended:
+            raise link.inbox.broken()
         return link
 
     def _serve(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from colonnade.core.method import Method
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.table import Table
 from colonnade.errors import ColonnadeError, ManifestError
-from colonnade.federation.job_papers import AllowSection
+from colonnade.federation.side_sections import AllowSection
 from colonnade.models import ModelBuilder
 from colonnade.runtime.schema import ROWS
 from colonnade.wire.ledger import OWNER

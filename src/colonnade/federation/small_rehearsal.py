@@ -13,12 +13,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from colonnade.core.method import Method
-from colonnade.core.optim import OptimizerBuilder
-from colonnade.core.settings import Settings
 from colonnade.errors import ManifestError
 from colonnade.run.rehearsal import ROWS as TRIED
 from colonnade.run.rehearsal import rehearse
+from colonnade.runtime.plan import Plan
 
 WIDE = 64
 _WIDTHS = ("embedding", "hidden", "projection")
@@ -46,26 +44,34 @@ class Slim:
         return nn.Sequential(_Mean(), nn.Linear(1, 1))
 
 
-def rehearse_small(
-    plan: Mapping[str, Any], method: Method, settings: Settings, optimizers: Sequence[OptimizerBuilder]
-) -> dict[str, Any]:
-    """The forms of all messages but the owner's to itself, as :meth:`Schema.to_json` gives them."""
-    count = len(plan["tables"])
+def rehearse_small(signed: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """The forms of all messages but the owner's to itself, as :meth:`Schema.to_json` gives them.
+
+    Of the plan that is to be ``signed`` only names, rows, shapes and outputs count.
+    """
+    method, settings, count = plan.method, plan.settings, len(signed["tables"])
     names = [field.name for field in fields(method)]
-    widths = {name: getattr(method, name) for name in _WIDTHS if name in names} | {"outputs": plan["outputs"]}
+    widths = {name: getattr(method, name) for name in _WIDTHS if name in names} | {"outputs": signed["outputs"]}
     narrow = _narrow(widths, count)
     outline = {
-        "tables": [[name, rows, [1] if shape else []] for name, rows, shape in plan["tables"]],
+        "tables": [[name, rows, [1] if shape else []] for name, rows, shape in signed["tables"]],
         "settings": {"task": settings.task},
-        "outputs": narrow.get("outputs", plan["outputs"]),
+        "outputs": narrow.get("outputs", signed["outputs"]),
         "names": [],
     }
     options = {name: value for name, value in narrow.items() if name != "outputs"}
     options |= {"local_steps": 1} if "local_steps" in names else {}
-    how = replace(settings, threads=1, weights=None)
-    schema = rehearse(outline, replace(method, **options), how, [Slim()] * len(optimizers), optimizers, quick=True)
+    small = replace(
+        plan,
+        method=replace(method, **options),
+        settings=replace(settings, threads=1, weights=None),
+        models=(Slim(),) * len(plan.optimizers),
+    )
+    schema = rehearse(outline, small, quick=True)
     known = {narrow[name]: widths[name] for name in narrow}
-    return _widened(without_owner(schema.to_json(), plan["tables"][0][0]), known, [*widths.values(), count - 1, count])
+    return _widened(
+        without_owner(schema.to_json(), signed["tables"][0][0]), known, [*widths.values(), count - 1, count]
+    )
 
 
 def without_owner(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:

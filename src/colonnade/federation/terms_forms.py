@@ -21,7 +21,7 @@ from colonnade.core import optim
 from colonnade.core.method import methods
 from colonnade.core.settings import Settings
 from colonnade.errors import MessageError, printable
-from colonnade.federation.job_papers import LABELS
+from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
 from colonnade.seal import SEALS
@@ -47,9 +47,9 @@ def check_plan_form(came: Mapping[str, Any]) -> None:
 
 
 def _wrong(where: str, came: Any, due: str) -> MessageError:
-    paper, _, field = where.partition(".")
+    document, _, field = where.partition(".")
     shown = printable(repr(came) if isinstance(came, str | int | float | None) else type(came).__name__, 40)
-    return MessageError(f"the {paper} came with {printable(field, 80) or 'itself'} {shown}; {due} was expected.")
+    return MessageError(f"the {document} came with {printable(field, 80) or 'itself'} {shown}; {due} was expected.")
 
 
 # Plain values

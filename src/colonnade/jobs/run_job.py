@@ -16,9 +16,10 @@ from colonnade.errors import CheckpointError, ConfigError
 from colonnade.jobs.job_file import Builders, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress
 from colonnade.report import read_summary
-from colonnade.run.plan import Plan, plan, start
+from colonnade.run.plan_checks import make_plan, start
 from colonnade.run.train import resume
 from colonnade.run.training import Run
+from colonnade.runtime.plan import Plan
 from colonnade.selection.choice import Selection
 from colonnade.store.run_folder import check_vacant
 from colonnade.study.select_parties import keep, select
@@ -101,9 +102,9 @@ def train_job(
 
 
 def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
-    """The plan of a job's run on these tables; ``other`` options override the job's."""
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
-    return plan(rows, job.method, seal=job.seals, **options)
+    """What a job says of a run on these tables; ``other`` options stand above the job's."""
+    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
+    return make_plan(rows, job.method, seal=job.seals, **given)
 
 
 def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:

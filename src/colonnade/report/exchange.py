@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import escape
 
 from colonnade.report.html_table import Cell, table
@@ -94,26 +93,17 @@ def _whole(number: int) -> tuple[str, float]:
 def _merged(run: RunView) -> list[tuple[Line, Line]]:
     """The ledger with all parties as one, and all owners where there are several, each with a line as an example."""
     owners = "owners" if len(run.owners) > 1 else OWNER
-    merged: dict[tuple[str, ...], tuple[Line, Line]] = {}
+    merged: dict[tuple[str | bool | None, ...], tuple[Line, Line]] = {}
     for line in run.ledger.rows:
         sender, receiver = (owners if run.is_owner(side) else "parties" for side in (line.sender, line.receiver))
-        key = line.purpose, line.step, sender, receiver
+        key = line.purpose, line.step, sender, receiver, line.summed
         before, example = merged.get(key) or (Line(line.purpose, line.step, sender, receiver), line)
-        merged[key] = _plus(before, line), example
+        merged[key] = before.plus(line), example
     return list(merged.values())
 
 
 def _total(lines: list[Line]) -> Line:
     total = Line("", "", "", "")
     for line in lines:
-        total = _plus(total, line)
+        total = total.plus(line)
     return total
-
-
-def _plus(total: Line, line: Line) -> Line:
-    return replace(
-        total,
-        messages=total.messages + line.messages,
-        payload=total.payload + line.payload,
-        overhead=total.overhead + line.overhead,
-    )

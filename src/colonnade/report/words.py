@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from colonnade.report.summary import RunView
+from colonnade.wire.ledger import Line
 
 
 def size(count: float) -> str:
@@ -104,9 +105,25 @@ def what_left(run: RunView) -> str:
     if not run.ledger.rows:
         return "Nothing left any house."
     theirs, mine = (method.party_sends, method.owner_sends) if method else ("replies", "messages")
-    if run.sealed("blind"):
-        theirs += ", blinded so that the owner reads only their sum"
+    theirs += _blinding(run)
     return f"The parties sent {theirs}: {size(run.sent(False))}; the owner sent {mine}: {size(run.sent(True))}."
+
+
+def _blinding(run: RunView) -> str:
+    """Which of the parties' messages of training the owner read only as a sum; empty if that is not known."""
+    lines = [line for line in run.ledger.rows if line.purpose == "train" and not run.is_owner(line.sender)]
+    if not run.sealed("blind") or any(line.summed is None for line in lines):
+        return ""
+    summed = _steps(line for line in lines if line.summed)
+    singly = _steps(line for line in lines if not line.summed)
+    if not summed or not singly:
+        return ", blinded so that the owner reads only their sum" if summed else ""
+    return f"; the owner reads only the blinded sum of step {summed}, and every party's own reply to step {singly}"
+
+
+def _steps(lines: Iterable[Line]) -> str:
+    """The steps of these lines; "embed: mask" is a part of the protocol that sums the replies to "embed"."""
+    return join(list(dict.fromkeys(line.step.partition(": ")[0] for line in lines)))
 
 
 def what_shows(run: RunView) -> str:

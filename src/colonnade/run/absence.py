@@ -10,7 +10,7 @@ from colonnade.core.method import Method
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
 from colonnade.errors import AwayError, ConfigError, TableError, unknown
-from colonnade.runtime import InProcess
+from colonnade.runtime.parties import AllParties
 from colonnade.seal import Seals
 from colonnade.wire.answer_memory import Absence
 
@@ -82,19 +82,19 @@ def check_drop_outs(away: object) -> None:
         )
 
 
-def dropped_out(away: DropOuts | None, number: int, parties: InProcess) -> frozenset[str]:
+def dropped_out(away: DropOuts | None, number: int, parties: AllParties) -> frozenset[str]:
     """Who is away from a training round, as a simulation says."""
     names = [] if away is None else _names(away(number) or ())
-    _check_away(names, parties.names, parties.names[0] if parties.at_home else None)
+    _check_away(names, parties.names, parties.names[0] if parties.home else None)
     return frozenset(names)
 
 
 def find_absence(
-    method: Method, seals: Seals, parties: InProcess, tables: Sequence[Table], away: Sequence[str], policy: str
+    method: Method, seals: Seals, parties: AllParties, tables: Sequence[Table], away: Sequence[str], policy: str
 ) -> Absence:
     """Who is away (named so, or without a table) and what stands for them, or one sentence that refuses."""
     check_policy(policy, method, seals)
-    names, at_home = parties.names, parties.names[0] if parties.at_home else None
+    names, at_home = parties.names, parties.names[0] if parties.home else None
     given = {table.name for table in parties_of(tables)}
     lacking = [] if given - set(names) else [name for name in names if name not in given]
     named = _names(away)

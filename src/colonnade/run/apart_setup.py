@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from colonnade.core.method import Method
-from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError
-from colonnade.models import ModelBuilder
+from colonnade.run.map_step import embedding_map
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.remote.ray_transport import RayTransport
 from colonnade.runtime.remote.remote_setup import RemoteSetup
@@ -28,11 +27,15 @@ from colonnade.wire.ledger import OWNER
 Connect = Callable[[Sequence[PartySpec]], Transport]
 
 
-def make_party(seat: PartySpec) -> PartyServer:
-    """A party with its states in its seat's folder, or in memory; where it runs it draws its secret, if it has one."""
-    if has_secrets(seat.settings):
-        seat = replace(seat, secret=_secret(seat.folder))
-    return PartyServer(seat, None if seat.folder is None else StateFolder(seat.folder))
+def make_party(spec: PartySpec) -> PartyServer:
+    """A party with its states in a folder, or in memory; it draws its secret where it runs, if it is to have one.
+
+    Within one organisation it also serves maps of its embeddings.
+    """
+    spec = replace(spec, extra_steps={"embedding_map": embedding_map})
+    if has_secrets(spec.settings):
+        spec = replace(spec, secret=_secret(spec.folder))
+    return PartyServer(spec, None if spec.folder is None else StateFolder(spec.folder))
 
 
 def has_secrets(settings: Settings) -> bool:
@@ -45,15 +48,9 @@ def _secret(folder: Path | None) -> bytes:
     return fresh_secret() if folder is None else secret_in(make_folder(folder))
 
 
-def far_for(
-    tables: Sequence[Table],
-    method: Method,
-    settings: Settings,
-    models: Sequence[ModelBuilder],
-    optimizers: Sequence[OptimizerBuilder],
-    folder: Path | None,
-) -> RemoteSetup | None:
+def remote_setup_for(tables: Sequence[Table], plan: Plan, folder: Path | None) -> RemoteSetup | None:
     """How the parties of this runtime are reached; None if they are in this process and without letters."""
+    settings = plan.settings
     if settings.runtime == "federation":
         raise ConfigError("runtime='federation' is started by colonnade owner JOB.toml and colonnade party PARTY.toml.")
     if settings.runtime not in _CONNECT:
@@ -63,7 +60,7 @@ def far_for(
     identities = {name: Identity.new() for name in others}
     return RemoteSetup(
         connect=_CONNECT[settings.runtime],
-        schema=rehearse_tables(tables, method, settings, models, optimizers),
+        schema=rehearse_tables(tables, plan),
         job=os.urandom(16),
         session=os.urandom(16),
         keys={name: identity.public for name, identity in identities.items()},
@@ -79,13 +76,13 @@ def _of_owners(tables: Sequence[Table], others: Sequence[str], folder: Path | No
     return dict.fromkeys((OWNER, *here), _secret(folder))
 
 
-def _direct(seats: Sequence[PartySpec]) -> Transport:
-    return DirectTransport({seat.name: make_party(seat) for seat in seats})
+def _direct(specs: Sequence[PartySpec]) -> Transport:
+    return DirectTransport({spec.name: make_party(spec) for spec in specs})
 
 
-def _on_a_cluster(seats: Sequence[PartySpec]) -> Transport:
-    asked = next((seat.settings.cluster for seat in seats), None)
-    return RayTransport(seats, make_party, Cluster(**(asked or {})))
+def _on_a_cluster(specs: Sequence[PartySpec]) -> Transport:
+    asked = next((spec.settings.cluster for spec in specs), None)
+    return RayTransport(specs, make_party, Cluster(**(asked or {})))
 
 
 _CONNECT: dict[str, Connect] = {"apart": _direct, "ray": _on_a_cluster}

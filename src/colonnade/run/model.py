@@ -5,80 +5,83 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from colonnade.core.method import Method, Turn
-from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.method import Turn
 from colonnade.core.schedule import PREDICT_ROWS
-from colonnade.core.settings import Settings
 from colonnade.core.state import Packed, pack, unpack
 from colonnade.core.table import Table, check_federation, owners_of, parties_of
 from colonnade.core.task import Task, make_task
 from colonnade.data.sharing import all_labels, schedule_for
 from colonnade.errors import SealError, TableError
-from colonnade.models import ModelBuilder
 from colonnade.run.absence import completed, find_absence
 from colonnade.run.sides import make_sides
-from colonnade.runtime import threads
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
-from colonnade.seal import Seals
-from colonnade.store.budget_file import write_spent
-from colonnade.tables.sheets import Sheet
+from colonnade.runtime.setup import threads
 from colonnade.wire.answer_memory import Absence
 from colonnade.wire.ledger import OWNER, Ledger
 
 R = TypeVar("R")
 
 
+class Question:
+    """What is asked of a model, and of whom: rows of a federation, for a purpose, without those who are absent."""
+
+    def __init__(
+        self,
+        purpose: str,
+        tables: Sequence[Table],
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        self.purpose, self.tables, self.away, self.missing, self.owner = purpose, tables, away, missing, owner
+        self.labelled = purpose == "evaluate"
+
+    @property
+    def rows(self) -> Tensor:
+        """All rows of the federation."""
+        return torch.arange(self.tables[0].rows)
+
+
+@final
 class Model:
-    """The owner, the parties and the channel between them, with a method's model in place."""
+    """The owner and the parties, with a method's model in place."""
 
     def __init__(
         self,
         tables: Sequence[Table],
-        method: Method,
-        settings: Settings,
-        models: Sequence[ModelBuilder],
-        optimizers: Sequence[OptimizerBuilder],
+        plan: Plan,
         *,
-        seals: Seals | None = None,
-        folder: Path | None = None,
-        far: RemoteSetup | None = None,
+        remote: RemoteSetup | None = None,
         secrets: Mapping[str, bytes] | None = None,
     ) -> None:
-        self.method, self.settings, self.folder = method, settings, folder
-        self.models, self.optimizers = list(models), list(optimizers)  # what built each party's, to train once more
+        self.plan, self.method, self.settings, self.seals = plan, plan.method, plan.settings, plan.seals
         self.ledger = Ledger()
         self.round = 0
         self.took_part: list[str] = []  # whose answers the last round, prediction or evaluation is made of
-        self.findings: dict[str, Any] = {}  # what a report shows of the model that is kept
-        how = settings.batch, settings.seed, settings.valid, settings.shuffle
-        self.schedule = schedule_for(tables, method, *how)
-        self._shapes = [table.shape for table in parties_of(tables)]
-        self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
+        how = self.settings.batch, self.settings.seed, self.settings.valid, self.settings.shuffle
+        self.schedule = schedule_for(tables, self.method, *how)
         self.names = tables[0].classes  # those of the classes or labels, if the owner's table has them
-        self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
-        self.seals = seals or Seals()
-        task = self._task(tables)
-        self.sides = make_sides(
-            tables, method, task, settings, models, optimizers, self.seals, self.ledger, far, secrets
-        )
-        self.owner, self.parties, self.channel = self.sides.owner, self.sides.parties, self.sides.channel
+        self.sides = make_sides(tables, plan, self._task(tables), self.ledger, remote, secrets)
+        self.owner, self.parties, self.half = self.sides.owner, self.sides.parties, self.sides.half
         self.owner.held_out = self.schedule.valid_rows
+        self._shapes = [table.shape for table in parties_of(tables)]
+        self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
 
     def _task(self, tables: Sequence[Table]) -> Task:
         """What is learnt, with what the owner finds in the labels of rows that are not held out."""
-        labels, name, weights = all_labels(tables), self.settings.task, self.settings.weights
+        labels = all_labels(tables)
         trained = torch.ones(len(labels), dtype=torch.bool)
         trained[self.schedule.valid_rows] = False
         return make_task(
-            name,
+            self.settings.task,
             labels,
-            weights,
+            self.settings.weights,
             trained=trained.nonzero()[:, 0],
             table=tables[0].name,
             scaled=len(owners_of(tables)) == 1,
@@ -102,136 +105,99 @@ class Model:
 
     # asking
 
-    def evaluate(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
-    ) -> dict[str, float]:
-        """Metrics on a federation with labels; see :meth:`predict` for parties that are away and several owners."""
-        with self._asking("evaluate", tables, away, missing, labelled=True):
-            outputs, labels = self._judged("evaluate", torch.arange(tables[0].rows), self.sides.leader(owner))
+    def evaluate(self, question: Question) -> dict[str, float]:
+        """Metrics on a federation with labels."""
+        with self._asking(question):
+            outputs, labels = self.judged("evaluate", question.rows, self.sides.leader(question.owner))
             return self.task.metrics(outputs, labels)
 
-    def predict(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
-    ) -> Tensor:
-        """What the model says of a federation, with or without labels.
+    def outputs(self, question: Question) -> Tensor:
+        """The model's own numbers for a federation's rows, such as logits [rows, classes]."""
+        with self._asking(question):
+            leader = self.sides.leader(question.owner)
+            return self._logits("predict", question.rows, "predict", leader)
 
-        That is probabilities [rows, classes] of classes, values [rows] in the labels' own units, or the probability
-        [rows, labels] of each of several labels.
-        Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
-        answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
-        ``owner`` names which of several owners predicts, by default the first.
-        """
-        return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
+    def outputs_each(self, question: Question) -> dict[str, Tensor]:
+        """The outputs of every party's own model; parties that are absent have no entry."""
+        purpose = question.purpose
+        with self._asking(question):
+            each = self._in_chunks(
+                lambda turn: self.method.predict_each(self.owner, self.parties, turn), purpose, question.rows, purpose
+            )
+            away = self.parties.presence.absence.away
+            named = dict(zip(self.parties.names, each, strict=True))
+            return {name: logits for name, logits in named.items() if name not in away}
 
-    def outputs(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
-    ) -> Tensor:
-        """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
-        if any(isinstance(table, Sheet) for table in tables):
-            raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
-        with self._asking("predict", tables, away, missing, labelled=False):
-            return self._logits("predict", torch.arange(tables[0].rows), "predict", self.sides.leader(owner))
-
-    def evaluate_each(
-        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
-    ) -> dict[str, dict[str, float]]:
-        """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
-        with self._asking("evaluate", tables, away, missing, labelled=True):
-            each = self._logits_each("evaluate", torch.arange(tables[0].rows), "evaluate")
+    def evaluate_each(self, question: Question) -> dict[str, dict[str, float]]:
+        """Metrics of every party's own model."""
+        each = self.outputs_each(question)
         return {name: self.task.metrics(logits, self.owner.tables["evaluate"]) for name, logits in each.items()}
-
-    def predict_each(
-        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
-    ) -> dict[str, Tensor]:
-        """What :meth:`predict` gives, by every party's own model, for methods that train one per party.
-
-        Parties that are away (see :meth:`predict`) have no entry; the others' models do without their answers.
-        """
-        with self._asking("predict", tables, away, missing, labelled=False):
-            each = self._logits_each("predict", torch.arange(tables[0].rows), "predict")
-        return {name: self.task.predictions(logits) for name, logits in each.items()}
 
     def importance(self) -> dict[str, float]:
         """One number per party that says how much it matters, for methods that have heads."""
         turn = Turn(self.round, torch.arange(0), purpose="explain")
         with torch.no_grad():
             numbers = self.method.importance(self.owner, self.parties, turn)
-        found = dict(zip(self.parties.names, numbers.tolist(), strict=True))
-        self.findings["importance"] = dict(found)  # some methods ask the parties for it, and a report asks nobody
-        return found
+        return dict(zip(self.parties.names, numbers.tolist(), strict=True))
 
-    def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
-        """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
-        self._place("explain", tables, labelled=True)
-        turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain")
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], all: Any = None) -> list[R]:
+        """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
+        self.place("explain", tables, labelled=True)
+        turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain", self.sides.leader())
         with threads(self.settings.threads), torch.no_grad():
-            return self.parties.ask(step, turn, to=to)
+            return self.parties.ask(step, turn, all=all)
 
     @property
     def privacy(self) -> dict[str, dict[str, Any]]:
         """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
-        ends = {name: self.channel.end(name).budget for name in self.parties.names}
-        told = self.parties.spent() if self.seals.noise is not None else {}
-        return {name: {**budget.summary(), **told.get(name, {})} for name, budget in ends.items() if budget is not None}
+        budgets = {name: self.half.ends[name].budget for name in self.parties.names}
+        told = self.parties.backend.budgets() if self.seals.noise is not None else {}
+        return {
+            name: {**budget.summary(), **told.get(name, {})} for name, budget in budgets.items() if budget is not None
+        }
 
     @contextmanager
-    def _asking(
-        self, name: str, tables: Sequence[Table], away: Sequence[str], missing: str | None, *, labelled: bool
-    ) -> Iterator[None]:
-        """Place a federation some of whose parties may be away, and do without them for the duration."""
+    def _asking(self, question: Question) -> Iterator[None]:
+        """Place a federation some of whose parties may be absent, and do without them for the duration."""
+        tables, labelled = question.tables, question.labelled
         check_federation(tables, labelled=labelled)
-        policy, names = self.settings.missing if missing is None else missing, self.parties.names
-        absence = find_absence(self.method, self.seals, self.parties, tables, away, policy)
-        self._place(name, completed(tables, names, self._shapes, absence.away), labelled=labelled)
+        policy = self.settings.missing if question.missing is None else question.missing
+        absence = find_absence(self.method, self.seals, self.parties, tables, question.away, policy)
+        whole = completed(tables, self.parties.names, self._shapes, absence.away)
+        self.place(question.purpose, whole, labelled=labelled)
         self.took_part = []
-        self.parties.asked.clear()
-        with threads(self.settings.threads), self._without(absence):
+        self.parties.forget_asked()
+        with threads(self.settings.threads), self.without(absence):
             yield
-        self.took_part = self._here(absence.away)
+        self.took_part = self.present(absence.away)
 
     @contextmanager
-    def _without(self, absence: Absence) -> Iterator[None]:
-        """Leave out those who are away for the duration; refitted heads are put back as they were."""
+    def without(self, absence: Absence) -> Iterator[None]:
+        """Leave out those who are absent for the duration; refitted heads are put back as they were."""
         names = self.parties.names
         here = [k for k, name in enumerate(names) if name not in absence.away]
         refits = absence.policy == "refit" and not absence.training and len(here) < len(names) and self.method.refits
         before = pack(self.owner.kept()) if refits else {}
-        self.channel.absence = absence
-        try:
-            if refits:
-                heard = self.channel.heard
-                self.method.refit(self.owner, heard.outputs(names), Turn(self.round, heard.rows), here)
-            yield
-        finally:
-            self.channel.absence = Absence()
-            if refits:
-                unpack(self.owner.kept(), before, OWNER)
+        with self.parties.presence.leaving_out(absence):
+            try:
+                if refits:
+                    memory = self.half.memory
+                    self.method.refit(self.owner, memory.outputs(names), Turn(self.round, memory.rows), here)
+                yield
+            finally:
+                if refits:
+                    unpack(self.owner.kept(), before, OWNER)
 
-    def _here(self, away: frozenset[str]) -> list[str]:
-        """Those who were asked and are not away."""
-        return [name for name in self.parties.asked_names if name not in away]
+    def present(self, away: frozenset[str]) -> list[str]:
+        """Those who were asked and are not absent."""
+        return [name for name in self.parties.asked if name not in away]
 
-    def _judged(self, table: str, rows: Tensor, leader: str) -> tuple[Tensor, Tensor]:
-        """Outputs for rows that have labels, and these."""
+    def judged(self, table: str, rows: Tensor, leader: str) -> tuple[Tensor, Tensor]:
+        """Outputs for rows that have labels, and these labels."""
         return self._logits(table, rows, "evaluate", leader), self.owner.tables[table][rows]
 
-    def _judged_held_out(self) -> tuple[Tensor, Tensor]:
-        """The same for the rows held out, each owner's by itself."""
+    def judged_held_out(self) -> tuple[Tensor, Tensor]:
+        """Outputs and labels of the rows that are held out, each owner's by itself."""
         each = zip(self.sides.leaders, self.schedule.held_out, strict=True)
         logits = [self._logits("train", rows, "evaluate", leader) for leader, rows in each if len(rows)]
         return torch.cat(logits), self.owner.tables["train"][self.schedule.valid_rows]
@@ -241,13 +207,6 @@ class Model:
             return [self.method.predict(self.owner, self.parties, replace(turn, leader=leader))]
 
         return self._in_chunks(predict, table, rows, purpose)[0]
-
-    def _logits_each(self, table: str, rows: Tensor, purpose: str) -> dict[str, Tensor]:
-        each = self._in_chunks(
-            lambda turn: self.method.predict_each(self.owner, self.parties, turn), table, rows, purpose
-        )
-        named = dict(zip(self.parties.names, each, strict=True))
-        return {name: logits for name, logits in named.items() if name not in self.channel.absence.away}
 
     def _in_chunks(
         self, predict: Callable[[Turn], list[Tensor]], table: str, rows: Tensor, purpose: str
@@ -260,21 +219,20 @@ class Model:
                 parts = enumerate(rows.split(PREDICT_ROWS))
                 chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
         finally:
-            if self.folder is not None and self.seals.noise is not None:
-                write_spent(self.folder, self.channel, self.parties.names)
             for module in modules:
                 module.train()
         return [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
 
-    def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
+    def place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
+        """Put a federation's rows under a name at every side; they must be those of the trained parties."""
         check_federation(tables, labelled=labelled)
         parties = parties_of(tables)
-        for what, came, expected in (
+        for what, given, expected in (
             ("names", [table.name for table in parties], self.parties.names),
             ("row shapes", [table.shape for table in parties], self._shapes),
         ):
-            if came != expected:
-                raise TableError(f"the parties have {what} {came}, but the model was trained on {expected}.")
+            if given != expected:
+                raise TableError(f"the parties have {what} {given}, but the model was trained on {expected}.")
         self.parties.place(name, parties)
         if tables[0].labels is not None:
             self.task.check(tables[0].labels)
@@ -282,12 +240,14 @@ class Model:
 
     # state
 
-    def _states(self) -> dict[str, Packed]:
+    def states(self) -> dict[str, Packed]:
+        """The state of every side, by the name of the side."""
         states = self.sides.states()
         states[OWNER] |= {} if self._taught is None else {"taught": self._taught}
         return states
 
-    def _restore(self, states: dict[str, Packed]) -> None:
+    def restore(self, states: dict[str, Packed]) -> None:
+        """Take back what :meth:`states` gave."""
         self.sides.restore(states)
         if "taught" in states[OWNER]:
             self.teach(states[OWNER]["taught"])

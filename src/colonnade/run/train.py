@@ -22,12 +22,13 @@ from colonnade.data.stand_ins import stand_ins
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
 from colonnade.run.absence import DropOuts
-from colonnade.run.apart_setup import far_for
-from colonnade.run.plan import Many, one_each, outline_of, plan, rounds_of, start
+from colonnade.run.apart_setup import remote_setup_for
+from colonnade.run.plan_checks import Many, make_plan, one_each, outline_of, rounds_of, start
 from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
-from colonnade.seal import make_seal, make_seals
+from colonnade.seal import make_seal
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.store.preparation_files import read_preparations
 from colonnade.store.run_folder import check_vacant
@@ -88,7 +89,7 @@ def train(
     """
     if folder is not None:
         check_vacant(Path(folder))
-    what = plan(
+    plan = make_plan(
         tables,
         method,
         epochs=epochs,
@@ -109,7 +110,7 @@ def train(
         missing=missing,
         when_away=when_away,
     )
-    run = start(what, tables, folder)
+    run = start(plan, tables, folder)
     if targets is not None:
         run.teach(targets)
     return run.fit(test, on_round, away)
@@ -146,23 +147,25 @@ def resume(
         optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
         settings = _moved(Settings(**description.pop("settings")), runtime)
         options = dict(description["method"])
-        seals = make_seals([make_seal(**entry) for entry in description.get("seal", [])])
+        seals = tuple(make_seal(**entry) for entry in description.get("seal", []))
         method = make_method(options.pop("name"), **options)
     parties = parties_of(tables)
-    each = one_each(builders, parties, "model"), one_each(optimizers, parties, "optimizer")
-    settings = _prolonged(settings, tables, method, epochs, rounds)
+    plan = Plan(
+        method,
+        _prolonged(settings, tables, method, epochs, rounds),
+        tuple(one_each(builders, parties, "model")),
+        tuple(one_each(optimizers, parties, "optimizer")),
+        seals,
+    )
     run = Run(
         tables,
-        method,
-        settings,
-        *each,
-        seals=seals,
+        plan,
         folder=make_folder(folder) if train else folder,
         description=description,
-        far=far or far_for(tables, method, settings, *each, folder),
+        remote=far or remote_setup_for(tables, plan, folder),
+        opened=opened,
     )
     run.load(folder)
-    run.opened = opened
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, away) if train else run.use_best()
 

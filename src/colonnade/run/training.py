@@ -2,76 +2,219 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from colonnade.core.method import Method, Turn
-from colonnade.core.optim import OptimizerBuilder
+from colonnade.core.method import Method, Owner, Turn
+from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
-from colonnade.disk.whole_files import make_folder, write_text
-from colonnade.errors import AwayError, ConfigError, TrainingError
-from colonnade.models import ModelBuilder
+from colonnade.core.task import Task
+from colonnade.errors import AwayError, ConfigError, TableError, TrainingError
+from colonnade.run import run_files
 from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
 from colonnade.run.findings import find, known_importance, map_findings
-from colonnade.run.model import Model
-from colonnade.runtime import threads
-from colonnade.runtime.remote.remote_parties import KEPT
+from colonnade.run.model import Model, Question
+from colonnade.runtime.parties import AllParties
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.runtime.setup import threads
 from colonnade.seal import Seals
 from colonnade.store import checkpoint
-from colonnade.store.budget_file import is_written, read_spent, write_spent
-from colonnade.store.preparation_files import write_preparations
-from colonnade.store.run_folder import check_vacant, history_csv
+from colonnade.tables.sheets import Sheet
 from colonnade.wire.answer_memory import Absence
+from colonnade.wire.ledger import Ledger
 
 __all__ = ["Run", "Settings"]
 
 R = TypeVar("R")
 
 
-class Run(Model):
+@final
+class Run:
     """A training run: its history, its ledger, its model, and what can be asked of them."""
 
     def __init__(
         self,
         tables: Sequence[Table],
-        method: Method,
-        settings: Settings,
-        models: Sequence[ModelBuilder],
-        optimizers: Sequence[OptimizerBuilder],
+        plan: Plan,
         *,
-        seals: Seals | None = None,
         folder: Path | None = None,
         description: dict[str, Any] | None = None,
-        far: RemoteSetup | None = None,
+        remote: RemoteSetup | None = None,
         secrets: Mapping[str, bytes] | None = None,
+        opened: bool = False,
     ) -> None:
-        where: dict[str, Any] = {"folder": folder, "far": far, "secrets": secrets}
-        super().__init__(tables, method, settings, models, optimizers, seals=seals, **where)
+        """``opened``: without the tables that it was trained on, to predict only."""
+        self.model = Model(tables, plan, remote=remote, secrets=secrets)
+        self.settings, self.folder, self.opened = plan.settings, folder, opened
         self.description = description or {}
-        self.opened = False  # without the tables that it was trained on
+        self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
         self.history: list[dict[str, float]] = []
+        self.findings: dict[str, Any] = {}  # what a report shows of the model that is kept
         self.seconds = 0.0
         self.stopped = False
-        self.skipped = 0  # rounds that were left out because somebody was away
-        self.without = 0  # rounds that went on without somebody
-        self.missed = dict.fromkeys(self.parties.names, 0)  # how many rounds each party was away from
-        self._seen: dict[str, Any] = {}  # the same of the last evaluation
-        self._losses: list[float] = []
-        self._best: dict[str, Packed] = {}
+        self.skipped = 0  # rounds that were left out because a party was absent
+        self.without = 0  # rounds that went on without a party
+        self.missed = dict.fromkeys(self.parties.names, 0)  # how many rounds each party was absent from
+        self.losses: list[float] = []  # of the rounds since the last evaluation
+        self.best: dict[str, Packed] = {}  # the states of the best model, if early stopping keeps one
         self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
         self._loaded: dict[str, Packed] = {}  # what the newest checkpoint said, as it was taken back
+        self._evaluated: dict[str, Any] = {}  # what a report shows of the last evaluation
         self._test: Sequence[Table] | None = None
+
+    # what the run is made of
+
+    @property
+    def method(self) -> Method:
+        """The method that trains."""
+        return self.model.method
+
+    @property
+    def seals(self) -> Seals:
+        """The seals, each in its place."""
+        return self.model.seals
+
+    @property
+    def task(self) -> Task:
+        """What is learnt: its name, its loss, its metrics."""
+        return self.model.task
+
+    @property
+    def owner(self) -> Owner:
+        """The owner's side."""
+        return self.model.owner
+
+    @property
+    def parties(self) -> AllParties:
+        """All parties, as a method asks them."""
+        return self.model.parties
+
+    @property
+    def ledger(self) -> Ledger:
+        """What left whose house."""
+        return self.model.ledger
+
+    @property
+    def schedule(self) -> Schedule | SharedSchedule:
+        """Which rows each round uses, and which are held out."""
+        return self.model.schedule
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes or labels, if the owner's table has them."""
+        return self.model.names
+
+    @property
+    def round(self) -> int:
+        """How many rounds are done."""
+        return self.model.round
+
+    @property
+    def took_part(self) -> list[str]:
+        """Whose answers the last round, prediction or evaluation is made of."""
+        return self.model.took_part
+
+    @property
+    def privacy(self) -> dict[str, dict[str, Any]]:
+        """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
+        return self.model.privacy
+
+    def teach(self, targets: Tensor) -> None:
+        """Train on these soft targets of the training table instead of its labels: [rows, classes], for instance."""
+        self.model.teach(targets)
+
+    # asking
+
+    def evaluate(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> dict[str, float]:
+        """Metrics on a federation with labels; see :meth:`predict` for parties that are absent and several owners."""
+        with self._releasing():
+            return self.model.evaluate(Question("evaluate", tables, away, missing, owner))
+
+    def predict(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> Tensor:
+        """What the model says of a federation, with or without labels.
+
+        That is probabilities [rows, classes] of classes, values [rows] in the labels' own units, or the probability
+        [rows, labels] of each of several labels.
+        Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
+        answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
+        ``owner`` names which of several owners predicts, by default the first.
+        """
+        return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
+
+    def outputs(
+        self,
+        tables: Sequence[Table],
+        *,
+        away: Sequence[str] = (),
+        missing: str | None = None,
+        owner: str | None = None,
+    ) -> Tensor:
+        """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
+        if any(isinstance(table, Sheet) for table in tables):
+            raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
+        with self._releasing():
+            return self.model.outputs(Question("predict", tables, away, missing, owner))
+
+    def evaluate_each(
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+    ) -> dict[str, dict[str, float]]:
+        """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
+        with self._releasing():
+            return self.model.evaluate_each(Question("evaluate", tables, away, missing))
+
+    def predict_each(
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+    ) -> dict[str, Tensor]:
+        """What :meth:`predict` gives, by every party's own model, for methods that train one per party.
+
+        Parties that are absent (see :meth:`predict`) have no entry; the others' models do without their answers.
+        """
+        with self._releasing():
+            each = self.model.outputs_each(Question("predict", tables, away, missing))
+        return {name: self.task.predictions(logits) for name, logits in each.items()}
+
+    def importance(self) -> dict[str, float]:
+        """One number per party that says how much it matters, for methods that have heads."""
+        numbers = self.model.importance()
+        self.findings["importance"] = dict(numbers)  # some methods ask the parties for it, and a report asks nobody
+        return numbers
+
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], all: Any = None) -> list[R]:
+        """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
+        return self.model.ask(step, tables, all)
+
+    @contextmanager
+    def _releasing(self) -> Iterator[None]:
+        """Write down what the parties' budgets paid, however asking them ends."""
+        try:
+            yield
+        finally:
+            run_files.write_budgets(self)
 
     # training
 
@@ -94,14 +237,12 @@ class Run(Model):
         with threads(self.settings.threads):
             self._insist(lambda: self._set_out(test))
             while self.round < self.settings.rounds and not self.stopped:
-                self.channel.silent = dropped_out(away, self.round, self.parties)
                 try:
-                    self._one_round()
+                    with self.parties.presence.silencing(dropped_out(away, self.round, self.parties)):
+                        self._one_round()
                 except AwayError as error:
                     self._come_back(error)
                     continue
-                finally:
-                    self.channel.silent = frozenset()
                 if on_round is not None:
                     on_round(self)
             return self._insist(self.use_best)
@@ -109,13 +250,13 @@ class Run(Model):
     def _set_out(self, test: Sequence[Table] | None) -> None:
         """What comes before the first round of this call."""
         if test is not None:
-            self._place("test", test, labelled=True)
+            self.model.place("test", test, labelled=True)
             self._test = test
         if self._last:
-            self._restore(self._last)
+            self.model.restore(self._last)
             self._last = {}
         if self.folder is not None and self.round == 0:
-            self._save_checkpoint()
+            run_files.save_checkpoint(self)
 
     def _insist(self, work: Callable[[], R]) -> R:
         """Do something again as long as whoever was away from it comes back."""
@@ -139,29 +280,29 @@ class Run(Model):
 
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""
-        if self._best and not self._last:
-            last = self._loaded if self.opened else self._states()  # who only predicts may have no state kept
-            self._restore(self._best)
+        if self.best and not self._last:
+            last = self._loaded if self.opened else self.model.states()  # who only predicts may have no state kept
+            self.model.restore(self.best)
             self._last = last
         return self
 
     def _one_round(self) -> None:
         began = time.perf_counter()
         self._loaded = {}
-        self.parties.asked.clear()
+        self.parties.forget_asked()
         loss, away = self._train_round()
-        missed = [name for name in self.parties.asked_names if name in away]
+        missed = [name for name in self.parties.asked if name in away]
         if loss is None:
             self.skipped += 1
         else:
-            self._losses.append(loss)
+            self.losses.append(loss)
             self.without += bool(missed)
         for name in missed:
             self.missed[name] += 1
-        self.took_part = [] if loss is None else self._here(away)
-        self.round += 1
+        self.model.took_part = [] if loss is None else self.model.present(away)
+        self.model.round += 1
         if self.round == self.settings.rounds:
-            self.parties.settle()
+            self.parties.backend.settle()
         self.seconds += time.perf_counter() - began
         if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
             self._look(away)
@@ -169,25 +310,25 @@ class Run(Model):
     def _train_round(self) -> tuple[float | None, frozenset[str]]:
         """The round's loss, or None if it is skipped, and who was away from it; ``when_away`` says what is done."""
         choice, rows = self.settings.when_away, self.schedule.batch_of(self.round)
-        before = {} if choice == "wait" else self._states()
-        away = self.channel.silent if choice == "without" else frozenset()
+        before = {} if choice == "wait" else self.model.states()
+        away = self.parties.presence.silent if choice == "without" else frozenset()
         while True:
             try:
-                with self._without(Absence(away, self.settings.missing, training=True)):
+                with self.model.without(Absence(away, self.settings.missing, training=True)):
                     loss = self._loss_of(Turn(self.round, rows))
                 break
             except AwayError as error:
                 if choice == "wait":
                     raise
-                self._restore(before)  # some may have stepped before another was found to be away
+                self.model.restore(before)  # some may have stepped before another was found to be away
                 found = frozenset([error.party] if error.party else []) - away
                 away |= found
                 # A blinded sum of the same rows over fewer parties would show the difference.
                 if choice == "skip" or not found or self.seals.blind is not None:
-                    return None, away | self.channel.silent
+                    return None, away | self.parties.presence.silent
         gone = [k for k, name in enumerate(self.parties.names) if name in away]
         if gone:
-            self.parties.put_back({k: before[f"party-{k:03d}"] for k in gone})
+            self.parties.load({k: before[f"party-{k:03d}"] for k in gone})
         return loss, away
 
     def _loss_of(self, turn: Turn) -> float:
@@ -201,39 +342,39 @@ class Run(Model):
 
     def _look(self, away: frozenset[str]) -> None:
         """Evaluate, note it in the history, decide whether to stop, save."""
-        self._seen = {}
+        self._evaluated = {}
         row = {"round": self.round, "epoch": self.round / self.schedule.rounds_per_epoch}
-        if self._losses:
-            row["train_loss"] = sum(self._losses) / len(self._losses)
+        if self.losses:
+            row["train_loss"] = sum(self.losses) / len(self.losses)
         if self.settings.when_away != "wait":
             row["skipped"] = self.skipped
         if self.settings.when_away == "without":
             row["without"] = self.without
         if len(self.schedule.valid_rows):
-            row |= self._score("valid", self._judged_held_out, away)
+            row |= self._score("valid", self.model.judged_held_out, away)
         if self._test is not None:
             rows = torch.arange(self._test[0].rows)
-            row |= self._score("test", lambda: self._judged("test", rows, self.sides.leader()), away)
-        self._losses = []
+            row |= self._score("test", lambda: self.model.judged("test", rows, self.model.sides.leader()), away)
+        self.losses = []
         self.history.append(
             row | {"bytes": self.ledger.bytes_for("train") + self.ledger.bytes_for("setup"), "seconds": self.seconds}
         )
         self._stop_early()
         if self.folder is not None:
-            self._save_checkpoint()
+            run_files.save_checkpoint(self)
 
     def _score(self, part: str, judged: Callable[[], tuple[Tensor, Tensor]], away: frozenset[str]) -> dict[str, float]:
         """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
         policy = self.settings.missing
         try:
-            with self._without(Absence(frozenset() if policy == "refuse" else away, policy)):
+            with self._releasing(), self.model.without(Absence(frozenset() if policy == "refuse" else away, policy)):
                 outputs, labels = judged()
         except AwayError:
             if self.settings.when_away == "wait":
                 raise
             return {}
         metrics = self.task.metrics(outputs, labels)
-        self._seen = {"part": part, "round": self.round, **find(self.task, outputs, labels)}
+        self._evaluated = {"part": part, "round": self.round, **find(self.task, outputs, labels)}
         return {f"{part}_{name}": value for name, value in metrics.items()}
 
     def _stop_early(self) -> None:
@@ -242,18 +383,18 @@ class Run(Model):
             self._keep_findings()
         if drop is None or score not in row:  # nobody can tell, so training goes on
             return
-        best = max(one[score] for one in self.history if score in one)
+        best = max(earlier[score] for earlier in self.history if score in earlier)
         if row[score] >= best:
-            self._best = self._states()
+            self.best = self.model.states()
             self._keep_findings()
         self.stopped = 100 * (best - row[score]) > drop
 
     def _keep_findings(self) -> None:
         """Keep what a report shows of the model as it is; an earlier evaluation stays if there was none now."""
-        stays = ("maps", "classes") if self._seen else self.findings.keys() - {"importance"}
+        stays = ("maps", "classes") if self._evaluated else self.findings.keys() - {"importance"}
         kept = {key: self.findings[key] for key in stays if key in self.findings}
         known = known_importance(self.method, self.owner, self.parties.names, self.round)
-        self.findings = kept | self._seen | ({"importance": known} if known else {})
+        self.findings = kept | self._evaluated | ({"importance": known} if known else {})
 
     def prolong(self, rounds: int) -> None:
         """Let training go on to a later last round."""
@@ -262,33 +403,28 @@ class Run(Model):
 
     # saving
 
+    @property
+    def states_to_save(self) -> dict[str, Packed]:
+        """Where training would go on."""
+        return self._last or self.model.states()
+
     def save(self, path: str | Path) -> Path:
         """Write the run to a folder from which :func:`colonnade.resume` reads it."""
-        check_vacant(Path(path), self._facts()["description"])
-        before, self.folder = self.folder, make_folder(path)
-        try:
-            self._save_checkpoint()
-        finally:
-            self.folder = before or self.folder
-        return Path(path)
+        return run_files.save(self, Path(path))
 
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
-        states, facts = checkpoint.read(checkpoint.newest(folder / "checkpoints"))
-        if any(KEPT in state for state in states.values()):  # at parties that forget the states that nobody needs
-            self.parties.saved(checkpoint.read_before(folder / "checkpoints"))
-            self.parties.saved(states)
+        states, facts = run_files.read(self, folder)
         self._loaded = {name: state for name, state in states.items() if not name.startswith("best-")}
-        self._restore(self._loaded)
-        self._best = {n.removeprefix("best-"): state for n, state in states.items() if n.startswith("best-")}
+        self.model.restore(self._loaded)
+        self.best = {name.removeprefix("best-"): state for name, state in states.items() if name.startswith("best-")}
         self.ledger.replace(facts["ledger"])
-        self.history, self._losses = facts["history"], facts["losses"]
-        self.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
+        self.history, self.losses = facts["history"], facts["losses"]
+        self.model.round, self.seconds, self.stopped = facts["round"], facts["seconds"], facts["stopped"]
         self.skipped, self.without = facts.get("skipped", 0), facts.get("without", 0)
         self.missed |= facts.get("missed", {})
         self.findings = facts.get("findings", {})
-        if self.seals.noise is not None:
-            read_spent(folder, self.channel, self.parties.names)
+        run_files.read_budgets(self, folder)
 
     def report(self, path: str | Path, *, maps: Any = None, pictures: bool = False) -> Path:
         """Write one self-contained HTML page about this run; it is the owner's, made of its labels.
@@ -310,40 +446,4 @@ class Run(Model):
 
     def summary(self) -> dict[str, Any]:
         """What a report needs to know, as plain data."""
-        return {**self._facts(), "ledger": self.ledger.to_json(), "parties": self.parties.names}
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "description": {
-                **self.description,
-                "settings": asdict(self.settings),
-                "outputs": self.task.outputs,
-                "names": list(self.names),
-            },
-            "round": self.round,
-            "seconds": self.seconds,
-            "stopped": self.stopped,
-            "skipped": self.skipped,
-            "without": self.without,
-            "missed": self.missed,
-            "findings": self.findings,
-            "losses": self._losses,
-            "history": self.history,
-            "privacy": self.privacy,
-            "clipped": {name: end.clipped / end.values for name, end in self.channel.ends.items() if end.values},
-        }
-
-    def _save_checkpoint(self) -> None:
-        assert self.folder is not None
-        best = {f"best-{name}": state for name, state in self._best.items()}
-        facts = {**self._facts(), "ledger": self.ledger.to_json()}
-        states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
-        checkpoint.check_finite(states, self.sides.names, self.round - 1)
-        if self.seals.noise is not None and not is_written(self.folder):
-            write_spent(self.folder, self.channel, self.parties.names)  # so that it can be missed
-        checkpoint.write(self.folder / "checkpoints", self.round, states, facts)
-        self.parties.saved(states)
-        write_preparations(self.folder, self.preparations)
-        write_text(self.folder / "config.json", json.dumps(facts["description"], indent=2))
-        write_text(self.folder / "history.csv", history_csv(self.history))
-        write_text(self.folder / "ledger.csv", self.ledger.to_csv())
+        return {**run_files.facts_of(self), "ledger": self.ledger.to_json(), "parties": self.parties.names}

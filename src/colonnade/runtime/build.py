@@ -20,18 +20,11 @@ from colonnade.wire.ledger import OWNER
 
 
 def build_parts(
-    method: Method,
-    table: Table,
-    member: int,
-    model: ModelBuilder,
-    optimizer: OptimizerBuilder,
-    outputs: int,
-    randomness: Randomness,
-    leaders: Sequence[str] = (OWNER,),
+    method: Method, build: Build, optimizer: OptimizerBuilder, outputs: int, randomness: Randomness
 ) -> dict[str, Part]:
     """One party's networks, initialised from its randomness and tried on its own rows."""
-    with randomness.drawing("init", member):
-        return method.party_parts(Build(model, table, member, leaders), optimizer, outputs)
+    with randomness.drawing("init", build.party):
+        return method.party_parts(build, optimizer, outputs)
 
 
 @dataclass(frozen=True)

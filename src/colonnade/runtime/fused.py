@@ -91,15 +91,14 @@ class FusedNet(Net):
 class FusedGroup(Group):
     """Several like parties behind the interface of one."""
 
-    def __init__(self, sites: Sequence[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
-        super().__init__()
-        self.members = [site.members[0] for site in sites]
-        self.singles = list(sites)
-        self.leaders = sites[0].leaders
-        self.task = sites[0].task
+    def __init__(self, groups: Sequence[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
+        super().__init__(groups[0].leaders)
+        self.members = [group.members[0] for group in groups]
+        self.singles = list(groups)
+        self.task = groups[0].task
         self.builders = builders
         self.fused_nets = {
-            name: FusedNet([site.loop_nets[name] for site in sites], builders[name]) for name in sites[0].nets
+            name: FusedNet([group.loop_nets[name] for group in groups], builders[name]) for name in groups[0].nets
         }
         self.nets = dict(self.fused_nets)
         self._drawn: tuple[Turn, Tensor] | None = None
@@ -107,12 +106,12 @@ class FusedGroup(Group):
     def inputs(self, turn: Turn) -> Tensor:
         """The members' rows of the turn, party axis first, drawn once per turn."""
         if self._drawn is None or self._drawn[0] is not turn:
-            self._drawn = turn, torch.stack([site.tables[turn.table].draw(turn.rows) for site in self.singles])
+            self._drawn = turn, torch.stack([group.tables[turn.table].draw(turn.rows) for group in self.singles])
         return self._drawn[1]
 
     def labels(self, turn: Turn) -> Tensor:
         """The members' labels of their rows of the turn, owner axis first."""
-        return torch.stack([site.labels(turn) for site in self.singles])
+        return torch.stack([group.labels(turn) for group in self.singles])
 
     def own(self, message: Tensor) -> Tensor:
         """The message once per member, party axis first."""
@@ -131,8 +130,8 @@ class FusedGroup(Group):
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put a table under a name at every member."""
-        for site in self.singles:
-            site.place(name, tables)
+        for group in self.singles:
+            group.place(name, tables)
 
     def states(self) -> dict[int, Packed]:
         """Each member's own state."""
@@ -156,10 +155,10 @@ class FusedGroup(Group):
             net.load([(under(state, "weights"), under(state, "optimizer")) for state in own])
 
     def split(self, kind: Callable[[int], Hashable]) -> list[Group]:
-        """One site per kind of member instead of one for all; the new sites have fresh state."""
+        """One group per kind of member instead of one for all; the new groups have fresh state."""
         kinds: dict[Hashable, list[LoopGroup]] = defaultdict(list)
-        for site in self.singles:
-            kinds[kind(site.members[0])].append(site)
+        for group in self.singles:
+            kinds[kind(group.members[0])].append(group)
         if len(kinds) == 1:
             return [self]
         return [FusedGroup(s, self.builders) if len(s) > 1 else s[0] for s in kinds.values()]
@@ -175,7 +174,7 @@ class FusedGroup(Group):
 
 
 def fuse(
-    sites: Sequence[LoopGroup],
+    groups: Sequence[LoopGroup],
     builders: Sequence[dict[str, Callable[..., torch.optim.Optimizer]]],
     batch: int,
     apart: Container[int] = (),
@@ -183,33 +182,32 @@ def fuse(
 ) -> list[Group]:
     """Group like parties of one kind; parties that are like no other, or are to stay ``apart``, stay as they are."""
     alike: dict[Hashable, list[int]] = defaultdict(list)
-    for k, site in enumerate(sites):
-        likeness = None if k in apart else _likeness(site)
+    for k, group in enumerate(groups):
+        likeness = None if k in apart else _likeness(group)
         alike[(likeness, kind_of(k)) if likeness else ("alone", k)].append(k)
     fused: list[Group] = []
     for members in alike.values():
-        for group in _groups(members, sites[members[0]], batch):
-            singles = [sites[k] for k in group]
-            fused += _fuse_group(singles, builders[group[0]])
-    return sorted(fused, key=lambda site: site.members[0])
+        for numbers in _groups(members, groups[members[0]], batch):
+            fused += _fuse_group([groups[k] for k in numbers], builders[numbers[0]])
+    return sorted(fused, key=lambda group: group.members[0])
 
 
 def _fuse_group(singles: list[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Group]:
     if len(singles) > 1:
-        site = FusedGroup(singles, builders)
-        if _agrees(site):
-            return [site]
-        log.info("parties %s are computed one by one: their networks cannot be stacked", site.members)
+        group = FusedGroup(singles, builders)
+        if _agrees(group):
+            return [group]
+        log.info("parties %s are computed one by one: their networks cannot be stacked", group.members)
     return list(singles)
 
 
-def _likeness(site: LoopGroup) -> Hashable | None:
+def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
-    table = site.tables["train"]
+    table = group.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
-    if not site.loop_nets:
+    if not group.loop_nets:
         return None
-    for name, net in site.loop_nets.items():
+    for name, net in group.loop_nets.items():
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
             return None
@@ -232,54 +230,54 @@ def _can_be_stacked(module: nn.Module) -> bool:
     )
 
 
-def _groups(members: list[int], site: LoopGroup, batch: int) -> list[list[int]]:
-    size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(site)))
+def _groups(members: list[int], group: LoopGroup, batch: int) -> list[list[int]]:
+    size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(group)))
     count = -(-len(members) // size)
     return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
 
 
-def _widest_layer(site: LoopGroup) -> int:
+def _widest_layer(group: LoopGroup) -> int:
     """The most numbers that any layer gives for one row."""
     widths = [1]
-    modules = [m for net in site.loop_nets.values() for m in net.module.modules() if not list(m.children())]
+    modules = [m for net in group.loop_nets.values() for m in net.module.modules() if not list(m.children())]
     hooks = [m.register_forward_hook(lambda _m, _i, out: widths.append(out[0].numel())) for m in modules]
     try:
-        for name in _known_inputs(site):
-            _trial(site, name)
+        for name in _known_inputs(group):
+            _trial(group, name)
     finally:
         for hook in hooks:
             hook.remove()
     return max(widths)
 
 
-def _known_inputs(site: LoopGroup) -> list[str]:
+def _known_inputs(group: LoopGroup) -> list[str]:
     """The networks of which one knows what they read, so that they can be tried."""
-    return [name for name, net in site.loop_nets.items() if name == "net" or net.reads is not None]
+    return [name for name, net in group.loop_nets.items() if name == "net" or net.reads is not None]
 
 
-def _sample(site: LoopGroup, name: str) -> Tensor:
+def _sample(group: LoopGroup, name: str) -> Tensor:
     """Something that a network can read: rows, or vectors of its width."""
-    table, width = site.tables["train"], site.loop_nets[name].reads
+    table, width = group.tables["train"], group.loop_nets[name].reads
     if width is None:
         return table.draw(torch.arange(min(2, table.rows)))
     return torch.linspace(-1, 1, 2 * width).view(2, -1)
 
 
-def _trial(site: LoopGroup, name: str) -> Tensor:
-    net = site.loop_nets[name]
+def _trial(group: LoopGroup, name: str) -> Tensor:
+    net = group.loop_nets[name]
     net.module.eval()
     with torch.no_grad():
-        return net(_sample(site, name))
+        return net(_sample(group, name))
 
 
-def _agrees(site: FusedGroup) -> bool:
-    return all(_agree(site, name) for name in _known_inputs(site.singles[0]))
+def _agrees(group: FusedGroup) -> bool:
+    return all(_agree(group, name) for name in _known_inputs(group.singles[0]))
 
 
-def _agree(site: FusedGroup, name: str) -> bool:
-    inputs = torch.stack([_sample(single, name) for single in site.singles])
-    expected = torch.stack([_trial(single, name) for single in site.singles])
-    net = site.fused_nets[name]
+def _agree(group: FusedGroup, name: str) -> bool:
+    inputs = torch.stack([_sample(single, name) for single in group.singles])
+    expected = torch.stack([_trial(single, name) for single in group.singles])
+    net = group.fused_nets[name]
     buffers = {key: value.clone() for key, value in net.buffers.items()}
     try:
         with torch.no_grad():

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, final
 
 from torch import Tensor
 
 from colonnade.core.method import Owners, Turn
+from colonnade.core.state import Packed
 from colonnade.core.step import check_step
-from colonnade.core.table import Table
-from colonnade.runtime.group import Group
+from colonnade.runtime.local_backend import LocalBackend, work
 from colonnade.runtime.loop import LoopGroup
-from colonnade.runtime.parties import InProcess
-from colonnade.wire.channel import Channel
+from colonnade.runtime.parties import AllParties
 
 R = TypeVar("R")
 
 
-class LabelOwners(InProcess, Owners):
+@final
+class LabelOwners(Owners):
     """All label owners in this process; the first leads, and what it tells itself never travels."""
 
     def __init__(
         self,
-        tables: Sequence[Table],
-        names: Sequence[str],
+        everybody: AllParties,
+        backend: LocalBackend,
         singles: Sequence[LoopGroup],
-        sites: Sequence[Group],
-        channel: Channel,
         places: Sequence[Tensor],
     ) -> None:
-        super().__init__(tables, sites, channel, owner_is_first=True)
-        self.names = list(names)
-        self.singles = list(singles)  # also where they are stacked in sites
+        self.everybody, self.backend = everybody, backend
+        self.names = everybody.names
+        self.singles = list(singles)  # also where they are stacked in groups
         self.places = list(places)
         rows = [len(place) for place in places]
         self.shares = places[0].new_tensor(rows).float() / sum(rows)
@@ -42,20 +40,48 @@ class LabelOwners(InProcess, Owners):
         """The owners by name, each with its share of the rows."""
         return dict(zip(self.names, self.shares.tolist(), strict=True))
 
+    def ask(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> list[R]:
+        """Run ``step`` at the owners and give one reply each; all but the first one's travel."""
+        return self.everybody.ask(step, turn, all=all, each=each, to=to)
+
+    def sum(
+        self,
+        step: Callable[..., R],
+        turn: Turn,
+        *,
+        all: Any = None,
+        each: Sequence[Any] | None = None,
+        to: Iterable[int] | None = None,
+    ) -> R:
+        """Like :meth:`ask`, but only the sum of the replies is given on."""
+        return self.everybody.sum(step, turn, all=all, each=each, to=to)
+
     def work(
         self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
     ) -> list[R]:
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
-        everybody = self._chosen(step, None)
-        received = dict(zip(everybody, [all] * len(self) if each is None else each, strict=True))
-        replies = self._compute(step, turn, everybody, {} if received[0] is None else received, each is None)
-        return [self._at_home(replies[k]) for k in everybody]
-
-    def _check(self, step: Callable[..., Any], chosen: list[int]) -> None:
-        """Owners run what is theirs alone."""
         check_step(step, "owner")
+        messages = dict(enumerate([all] * len(self) if each is None else each))
+        replies = work(self.backend, step, turn, {} if messages[0] is None else messages, each is None)
+        return [type(replies[k])(*(tensor.detach() for tensor in replies[k])) for k in range(len(self))]
 
     def teach(self, soft: Tensor) -> None:
         """Let every owner train on its own rows of these soft targets instead of its labels."""
         for single, place in zip(self.singles, self.places, strict=True):
             single.soft = soft[place]
+
+    def states(self) -> list[Packed]:
+        """Each owner's own state."""
+        return self.everybody.states()
+
+    def load(self, states: Sequence[Packed]) -> None:
+        """Take the owners' states back."""
+        self.everybody.load(dict(enumerate(states)))

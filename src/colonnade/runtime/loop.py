@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Randomness
 from colonnade.core.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
 from colonnade.core.table import Table
+from colonnade.core.task import Task
 from colonnade.errors import ConfigError
 from colonnade.runtime.group import Group
 
@@ -52,8 +53,19 @@ def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], who
 class LoopGroup(Group):
     """Exactly one party, computed plainly: the reference."""
 
-    def __init__(self, member: int, table: Table, parts: dict[str, Part], randomness: Randomness) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        member: int,
+        table: Table,
+        parts: dict[str, Part],
+        randomness: Randomness,
+        *,
+        task: Task | None = None,
+        leaders: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(leaders)
+        if task is not None:
+            self.task = task
         self.members = [member]
         self.tables = {"train": table}
         self.loop_nets = {name: LoopNet(part, table.name) for name, part in parts.items()}

@@ -1,44 +1,44 @@
-"""All parties in one process. Runtimes of this kind differ only in how parties are grouped into sites."""
+"""All parties of a run behind the one interface that methods ask: the owner's half of every message is done here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar, final
 
 from colonnade.core.method import Parties, Turn
 from colonnade.core.state import Packed
-from colonnade.core.step import check_step
+from colonnade.core.step import Side, check_step
 from colonnade.core.table import Table
-from colonnade.errors import AwayError, ColonnadeError, TrainingError
-from colonnade.runtime.fused import FusedGroup
-from colonnade.runtime.group import Group
-from colonnade.wire.answer_memory import as_heard
-from colonnade.wire.channel import Channel, add
+from colonnade.errors import AwayError, SealError
+from colonnade.runtime.backend import Backend, Call, Fields, SumStart
+from colonnade.seal.blind_owner import BlindOwner
+from colonnade.wire.answer_memory import memory_name
+from colonnade.wire.owner_half import OwnerHalf, add
 
 R = TypeVar("R")
 
 
-class Named(Protocol):
-    """All that is asked of a table here."""
+@final
+class AllParties(Parties):
+    """Asks the parties through a backend. ``home`` is the owner's own part: what the owner tells itself never travels.
 
-    @property
-    def name(self) -> str:
-        """Whose it is."""
-
-
-class InProcess(Parties):
-    """All parties in this process, behind the one interface, every message through the channel."""
+    ``runs_at`` says whose steps these are: parties', or those of several owners.
+    """
 
     def __init__(
-        self, tables: Sequence[Named], sites: Sequence[Group], channel: Channel, *, owner_is_first: bool
+        self,
+        names: Sequence[str],
+        backend: Backend,
+        half: OwnerHalf,
+        *,
+        home: set[int],
+        blinding: BlindOwner | None = None,
+        runs_at: Side = "party",
     ) -> None:
-        self.names = [table.name for table in tables]
-        self.sites = list(sites)
-        self.groups = [site for site in sites if isinstance(site, FusedGroup)]  # as they are when all are asked
-        self._stacked_for = {group.members[0]: set(group.members) for group in self.groups}
-        self.channel = channel
-        self.at_home = {0} if owner_is_first else set()  # what the owner tells itself never travels
-        self.asked: set[int] = set()  # whoever asks a question clears it first, to know who took part
+        self.names, self.backend, self.half, self.home = list(names), backend, half, home
+        self.blinding, self.runs_at = blinding, runs_at
+        self.presence, self._everybody = half.presence, list(range(len(self.names)))
+        self._asked: set[int] = set()
 
     def ask(
         self,
@@ -50,11 +50,15 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> list[R]:
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
-        chosen = self._chosen(step, to)
-        replies = self._replies(step, turn, chosen, all, each)
-        here = {k: self._collect(k, reply, step.__name__, turn) for k, reply in replies.items()}
-        like = next(iter(here.values()), None)
-        return [here[k] if k in here else self._instead(k, step.__name__, like, turn) for k in chosen]
+        call = self._call(step, turn, all, each, to)
+        answers = self.backend.carry(call)
+        replies: dict[int, Any] = {
+            k: None if answer is None else self._open(k, answer, call) for k, answer in answers.items()
+        }
+        if not call.absent:
+            return [replies[k] for k in call.chosen]
+        like = next(iter(replies.values()), None)
+        return [replies[k] if k in replies else self._stand_in(k, like, call) for k in call.chosen]
 
     def sum(
         self,
@@ -66,188 +70,113 @@ class InProcess(Parties):
         to: Iterable[int] | None = None,
     ) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
-        self.channel.check_told(step.__name__, each)
-        chosen = self._chosen(step, to)
-        home, total = self._gathered(step, turn, chosen, all, each)
-        parts = [self._at_home(reply) for reply in home] + total
-        gone = [k for k in chosen if k in self._gone]
-        parts += [self._instead(k, step.__name__, parts[0], turn) for k in gone]
+        if self.blinding is not None and each is not None:
+            raise SealError(
+                f"step '{step.__name__}' tells every party something else and wants a blinded sum of their answers; "
+                "parties share masks only if all are told the same, so tell them before the sum."
+            )
+        call = self._call(step, turn, all, each, to)
+        others = [k for k in call.chosen if k not in self.home]
+        if self.blinding is None or not others:
+            answers = self.backend.carry(call)
+            own = [answers[k] for k in call.chosen if k in self.home]
+            sent = [self._open(k, answers[k], call, summed=True) for k in others if k in answers]
+            parts = own + ([add(sent)] if sent else [])
+        else:
+            parts = self._blinded_sum(self.blinding, call, others)
+        parts += [self._stand_in(k, parts[0], call) for k in call.chosen if k in call.absent]
         return add(parts)  # type: ignore[no-any-return]
 
-    def _gathered(
-        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
-    ) -> tuple[list[Any], list[Any]]:
-        """The replies of the owner's own part, and the sum of all others; each empty if none was asked."""
-        replies = self._replies(step, turn, chosen, all, each)
-        sent = {self.names[k]: reply for k, reply in replies.items() if k not in self.at_home}
-        home = [reply for k, reply in replies.items() if k in self.at_home]
-        return home, [self.channel.sum(sent, step=step.__name__, turn=turn, told=all)] if sent else []
+    def _blinded_sum(self, blinding: BlindOwner, call: Call, others: list[int]) -> list[Any]:
+        """The reply of the owner's own part, if it is asked, and the opened sum of all others."""
+        half, name, turn = self.half, call.name, call.turn
+        half.check_asked(blinding, [self.names[k] for k in others if k not in call.absent], name, turn)
+        told = next(iter(call.wires.values()), {})
+        tasks = []
+
+        def begin(form: Fields) -> SumStart:
+            tasks.append(half.sum_task(blinding, form, name, turn, told))
+            half.agree_on_keys(blinding, turn)
+            return SumStart(tasks[0].bounds, blinding.serial + 1)
+
+        call.begin_sum = begin
+        answers = self.backend.carry(call)
+        answer = next(answers[k] for k in others if k in answers)
+        own = [answers[k] for k in call.chosen if k in self.home]
+        return [*own, half.open_sum(blinding, answer.kind, answer.form, tasks[0])]
+
+    def _call(
+        self, step: Callable[..., Any], turn: Turn, all: Any, each: Sequence[Any] | None, to: Iterable[int] | None
+    ) -> Call:
+        """What is asked of whom, sealed and counted; refused if nobody who is asked can answer."""
+        chosen = self._everybody if to is None else sorted(set(to))
+        check_step(step, self.runs_at, *(("owner",) if self.home.issuperset(chosen) else ()))
+        self._asked.update(chosen)
+        call = Call(step, step.__name__, turn, chosen, shared=each is None)
+        away = self.presence.absence.away
+        if away:
+            call.absent = {k for k in chosen if self.names[k] in away}
+            others = [self.names[k] for k in chosen if k not in self.home]
+            if others and away.issuperset(others):
+                raise AwayError(
+                    f"all parties that round {turn.round} asks for step '{call.name}' are away: {', '.join(others)}."
+                )
+        if all is not None or each is not None:
+            self._seal(call, all, each)
+        return call
+
+    def _seal(self, call: Call, all: Any, each: Sequence[Any] | None) -> None:
+        receivers = [k for k in call.chosen if k not in self.home and k not in call.absent]
+        if each is None:
+            call.messages = dict.fromkeys(call.chosen, all)
+            if receivers:
+                wire = self.half.seal(all, [self.names[k] for k in receivers], call.name, call.turn)
+                call.wires = dict.fromkeys(receivers, wire)
+            return
+        call.messages = dict(zip(call.chosen, each, strict=True))
+        call.wires = {k: self.half.seal(call.messages[k], [self.names[k]], call.name, call.turn) for k in receivers}
+
+    def _open(self, k: int, answer: Any, call: Call, *, summed: bool = False) -> Any:
+        if k in self.home:
+            self.half.note(self.names[k], call.name, answer, call.turn)
+            return answer
+        return self.half.open(answer, self.names[k], call.name, call.turn, summed=summed)
+
+    def _stand_in(self, k: int, like: Any, call: Call) -> Any:
+        """What stands for the reply of an absent party; a step without a reply needs nothing."""
+        if like is None:
+            return None
+        name = memory_name(self.names[k], call.turn)
+        return self.presence.absence.instead(name, call.name, like, self.half.memory)
+
+    # who took part
+
+    def forget_asked(self) -> None:
+        """Begin to note anew who is asked for anything."""
+        self._asked.clear()
+
+    @property
+    def asked(self) -> list[str]:
+        """Who was asked for anything since :meth:`forget_asked`."""
+        return [name for k, name in enumerate(self.names) if k in self._asked]
+
+    # tables and states
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table (test rows, rows to predict) at every party."""
-        self.channel.know(name, tables[0])
-        for site in self.sites:
-            site.place(name, tables)
+        self.backend.place(name, tables)
 
     def states(self) -> list[Packed]:
-        """Each party's own state; only the party itself writes or reads it."""
-        found: dict[int, Packed] = {}
-        for site in self.sites:
-            found |= site.states()
-        return [found[k] for k in range(len(self))]
+        """Each party's own state, or the number under which it keeps it."""
+        return self.backend.states()
 
-    def load(self, states: Sequence[Packed]) -> None:
-        """Take the parties' states back."""
-        named = dict(enumerate(states))
-        for group in self.groups:
-            self._regroup(group, set(group.members), named)
-        for site in self.sites:
-            site.load(named)
-
-    def put_back(self, states: Mapping[int, Packed]) -> None:
-        """Give some parties an earlier state back: those that were computed with their group though they were away."""
-        self.load([states.get(k, now) for k, now in enumerate(self.states())])
-
-    # what parties of this process never do, and remote ones may
-
-    def settle(self) -> None:
-        """Wait until all that was told has been heard."""
-
-    def saved(self, states: Mapping[str, Packed]) -> None:
-        """Hear which states a checkpoint holds."""
-
-    def spent(self) -> dict[str, dict[str, Any]]:
-        """What parties of other processes say of their budgets."""
-        return {}
+    def load(self, states: Mapping[int, Packed]) -> None:
+        """Let these parties go back to an earlier state."""
+        self.backend.load(states)
+        if self.blinding is not None and self.backend.may_restart:
+            self.blinding.forget_keys()
 
     def wait_for(self, party: str | None) -> bool:
-        """Wait for a party that is away, and say whether it may come back at all."""
-        return False
-
-    @property
-    def _gone(self) -> set[int]:
-        away = self.channel.absence.away
-        return {k for k, name in enumerate(self.names) if name in away} if away else set()
-
-    def _instead(self, k: int, step: str, like: Any, turn: Turn) -> Any:
-        if like is None:
-            return None  # the step has no reply
-        return self.channel.absence.instead(as_heard(self.names[k], turn), step, like, self.channel.heard)
-
-    @property
-    def asked_names(self) -> list[str]:
-        """Who was asked for anything since ``asked`` was cleared."""
-        return [name for k, name in enumerate(self.names) if k in self.asked]
-
-    def _chosen(self, step: Callable[..., Any], to: Iterable[int] | None) -> list[int]:
-        chosen = list(range(len(self))) if to is None else sorted(set(to))
-        self._check(step, chosen)
-        self.asked.update(chosen)
-        return chosen
-
-    def _check(self, step: Callable[..., Any], chosen: list[int]) -> None:
-        """Refuse what is no step, and a step of owners unless only the owner's own columns are asked."""
-        if self.at_home.issuperset(chosen):
-            check_step(step, "party", "owner")
-        else:
-            check_step(step, "party")
-
-    def _replies(
-        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
-    ) -> dict[int, Any]:
-        """What each chosen party that is here would send back, before it is sealed."""
-        return self._compute(step, turn, chosen, self._delivered(step, turn, chosen, all, each), each is None)
-
-    def _delivered(
-        self, step: Callable[..., Any], turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
-    ) -> dict[int, Any]:
-        """What each chosen party receives, if any of them is here at all."""
-        others = set(chosen) - self.at_home
-        if others and others <= self._gone:
-            who = ", ".join(self.names[k] for k in sorted(others))
-            raise AwayError(f"all parties that round {turn.round} asks for step '{step.__name__}' are away: {who}.")
-        return self._deliver(step.__name__, turn, chosen, all, each)
-
-    def _compute(
-        self, step: Callable[..., Any], turn: Turn, chosen: list[int], received: dict[int, Any], shared: bool
-    ) -> dict[int, Any]:
-        gone = self._gone
-        replies: dict[int, Any] = {}
-        for site in self._sites_for(set(chosen), turn):
-            if gone.issuperset(site.members):
-                continue
-            # Groups stay whole: who is away is computed with its like, and nothing is made of it.
-            messages = [received[k] for k in site.members] if received else []
-            replies |= zip(site.members, self._run(site, step, turn, messages, shared), strict=True)
-        return {k: replies[k] for k in chosen if k not in gone}
-
-    def _run(self, site: Group, step: Callable[..., Any], turn: Turn, messages: list[Any], shared: bool) -> list[Any]:
-        site.begin(turn)
-        try:
-            return site.run(step, turn, messages, shared)
-        except ColonnadeError:
-            raise
-        except Exception as error:
-            who = ", ".join(self.names[k] for k in site.members)
-            raise TrainingError(
-                f"step '{step.__name__}' failed at {who} in round {turn.round} with {len(turn.rows)} rows "
-                f"in the batch: {error}"
-            ) from error
-
-    def _deliver(
-        self, step: str, turn: Turn, chosen: list[int], all: Any, each: Sequence[Any] | None
-    ) -> dict[int, Any]:
-        if all is None and each is None:
-            return {}
-        if each is None:
-            others = [self.names[k] for k in chosen if k not in self.at_home | self._gone]
-            # The owner's own part hears what the others hear: like parties must be computed alike.
-            heard = self.channel.broadcast(all, parties=others, step=step, turn=turn) if others else all
-            return dict.fromkeys(chosen, heard)
-        messages = dict(zip(chosen, each, strict=True))
-        for k in set(chosen) - self.at_home - self._gone:
-            messages[k] = self.channel.to_party(messages[k], party=self.names[k], step=step, turn=turn)
-        return messages
-
-    def _collect(self, k: int, reply: Any, step: str, turn: Turn) -> Any:
-        if reply is None:
-            return None
-        if k in self.at_home:
-            own = self._at_home(reply)
-            self.channel.note(self.names[k], step, own, turn)
-            return own
-        return self.channel.to_owner(reply, party=self.names[k], step=step, turn=turn)
-
-    @staticmethod
-    def _at_home(reply: Any) -> Any:
-        return type(reply)(*(tensor.detach() for tensor in reply))
-
-    def _sites_for(self, chosen: set[int], turn: Turn) -> list[Group]:
-        for group in self.groups:
-            asked = chosen.intersection(group.members)
-            if asked and asked != self._stacked_for[group.members[0]]:
-                states: dict[int, Packed] = {}
-                for site in self._parts_of(group):
-                    if site.is_amid(turn):
-                        raise TrainingError(
-                            f"round {turn.round} asks some parties of a fused group after a step that all of them "
-                            "took, and a group cannot be parted within a round; use runtime='loop'."
-                        )
-                    states |= site.states()
-                self._regroup(group, asked, states)
-        return [site for site in self.sites if chosen.issuperset(site.members)]
-
-    def _regroup(self, group: FusedGroup, asked: set[int], states: dict[int, Packed]) -> None:
-        """Stack those of a group that are asked together, whoever was before: a resumed run must compute alike."""
-        for single in group.singles:
-            single.load(states)  # refuses shapes that do not fit, party by party
-        # Members that were trained apart cannot share an optimiser's step counter.
-        stages = {k: group.stage(states[k]) for k in group.members}
-        old, new = self._parts_of(group), group.split(lambda k: (k in asked, stages[k]))
-        for site in new:
-            site.load(states)
-        self.sites = sorted([*(s for s in self.sites if s not in old), *new], key=lambda site: site.members[0])
-        self._stacked_for[group.members[0]] = asked
-
-    def _parts_of(self, group: FusedGroup) -> list[Group]:
-        return [site for site in self.sites if set(site.members) <= set(group.members)]
+        """Wait for an absent party; whether going back to a checkpoint is worth a try."""
+        # A party that a simulation silences would be silent again.
+        return party not in self.presence.silent and self.backend.wait_for(party)

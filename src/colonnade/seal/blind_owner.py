@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from colonnade.core.schedule import Turn
 from colonnade.errors import AwayError, MessageError, SealError
-from colonnade.seal.blind import SPREAD, Blind, Coded, SumCode
+from colonnade.seal.blind import SPREAD, Blind, SumCode
 from colonnade.seal.blind_party import BlindParty, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
 from colonnade.seal.key_agreement import Hello, Identity, Ticket, roster_digest
@@ -64,43 +65,59 @@ class BlindEnd(Protocol):
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
         """The party's reply in a phase, to the message ``told``."""
 
-    def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
-        """Give the party its values of the sum, if the owner's process computed them."""
+
+@dataclass(frozen=True)
+class Blinded:
+    """Who blinds sums together: the job that their keys are of, their public identities, and how each is reached."""
+
+    job: bytes
+    manifest: Mapping[str, bytes]
+    ends: Mapping[str, BlindEnd]
+
+    @property
+    def parties(self) -> list[str]:
+        """Their names, in the order of their tables."""
+        return list(self.ends)
+
+
+def check_parties(blind: Blind, parties: Sequence[str]) -> None:
+    """Refuse blinded sums over too few parties."""
+    if blind.recover:
+        threshold(len(parties))  # refuses fewer than four
+    if len(parties) < 2:
+        raise SealError(
+            f"Blind hides a party among others, and {len(parties)} would be blinded here; the sum of one party is "
+            "its value, so have two or more parties beside the owner, or train without Blind."
+        )
+
+
+def simulated_parties(blind: Blind, parties: Sequence[str]) -> dict[str, BlindParty]:
+    """The blinded parties' ends in one process, with identities that are drawn for the occasion."""
+    check_parties(blind, parties)
+    job, identities = os.urandom(16), {party: Identity.new() for party in parties}
+    manifest = {party: identity.public for party, identity in identities.items()}
+    return {
+        party: BlindParty(job, party, list(parties), identity, manifest, recover=blind.recover)
+        for party, identity in identities.items()
+    }
 
 
 class BlindOwner:
     """One session of blinded sums: keys are agreed on at the first sum, and every sum has new masks."""
 
-    def __init__(
-        self,
-        blind: Blind,
-        parties: Sequence[str],
-        owner: str,
-        *,
-        job: bytes | None = None,
-        manifest: Mapping[str, bytes] | None = None,
-        ends: Mapping[str, BlindEnd] | None = None,
-    ) -> None:
-        """``ends`` in other processes have their own identities; ``manifest`` has the public keys of those."""
-        if blind.recover:
-            threshold(len(parties))  # refuses fewer than four
-        if len(parties) < 2:
-            raise SealError(
-                f"Blind hides a party among others, and {len(parties)} would be blinded here; the sum of one party is "
-                "its value, so have two or more parties beside the owner, or train without Blind."
-            )
-        self.blind, self.parties, self.owner = blind, list(parties), owner
-        self.job = os.urandom(16) if job is None else job
-        identities = {} if manifest is not None else {party: Identity.new() for party in parties}
-        self.manifest = manifest or {party: identity.public for party, identity in identities.items()}
-        self.ends = ends or {
-            party: BlindParty(self.job, party, self.parties, identity, self.manifest, recover=blind.recover)
-            for party, identity in identities.items()
-        }
+    def __init__(self, blind: Blind, blinded: Blinded, owner: str, *, leaves_out: bool = True) -> None:
+        """``leaves_out`` says whether a recoverable sum goes on without a party, or waits for it."""
+        check_parties(blind, blinded.parties)
+        self.blind, self.parties, self.owner, self.leaves_out = blind, blinded.parties, owner, leaves_out
+        self.job, self.manifest, self.ends = blinded.job, blinded.manifest, blinded.ends
         self.serial = 0
-        self._told_before: dict[str, int] = {}  # in the present sum: the mark of each party's earlier messages
-        self.roster = b""
-        self.leaves_out = True  # whether a recoverable sum goes on without an absent party, or waits for it
+        self._told_before: dict[str, int] = {}  # in the present sum: a mark of what each was told before it
+        self.present: RecoverableSum | None = None  # the last one that was begun
+        self._roster = b""
+
+    def forget_keys(self) -> None:
+        """Agree on keys anew at the next sum: a party that went back may be another process."""
+        self._roster = b""
 
     def check_enough(self, here: int) -> None:
         """Refuse a sum with too few parties, before any of its messages is sent."""
@@ -111,8 +128,8 @@ class BlindOwner:
             )
 
     def ready(self, carry: Carry) -> None:
-        """Agree on keys, if that has not happened yet."""
-        if not self.roster:
+        """Agree on keys, if nobody has."""
+        if not self._roster:
             self._tries("key agreement", lambda _: self.agree(carry))
 
     def sum(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
@@ -177,14 +194,13 @@ class BlindOwner:
 
         asked = Ticket(task.turn.round, self.serial, 0, f"{task.step}: {'+'.join(names)}")
         ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
-        session = SumSession(self.ends, self.manifest, self.roster, self.owner)
-        required = over if self.leaves_out else tuple(sorted(self.ends))
-        recoverable = RecoverableSum(session, asked, ticket, ring, send, present=present, over=required)
-        summed, survivors = recoverable.run()
+        one = RecoverableSum(self.ends, self.manifest, self._roster, asked, ticket, ring, self.owner, send)
+        one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
         shapes = [task.shapes[name] for name in names]
-        if summed.shape != (sum(map(math.prod, shapes)),):
-            raise SealError(f"the sum of step '{task.step}' has the shape {summed.shape}, and {shapes} were expected.")
-        parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        sizes = [math.prod(shape) for shape in shapes]
+        self.present, one.size = one, sum(sizes)
+        summed, survivors = one.run()
+        parts = np.split(summed, np.cumsum(sizes)[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
     def _is_present(self, party: str, task: SumTask, carry: Carry) -> bool:
@@ -205,8 +221,8 @@ class BlindOwner:
         signatures = self._gathered("confirm", SIGNATURE, self._relayed(hellos, "hello", carry), carry)
         relayed = self._relayed(signatures, "confirm", carry)
         for party, end in self.ends.items():
-            end.answer("join", relayed[party])
-        self.roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
+            end.answer("join", told[party])
+        self._roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
     def _gathered(
         self, phase: str, lengths: Sequence[int], told: Mapping[str, Fields], carry: Carry

@@ -169,23 +169,26 @@ class RecoverParty(_Sum):
         return self.ring.reduce(message).reshape(codes.shape)
 
     def sign(self, survivors: Sequence[str]) -> bytes:
-        """Sign the owner's list of survivors; there is one list per ticket, which may be asked for again."""
+        """Agree to the owner's list of survivors; one list per ticket, and once."""
         if self._survivors and tuple(survivors) != self._survivors:
             raise SealError(f"survivors {list(survivors)} came after {list(self._survivors)} were signed: stop.")
-        if not self._survivors:
-            self._turn("sign")
-            self._enough(survivors, list(self._held), "survivors")
-            if self.party not in survivors or list(survivors) != sorted(survivors):
-                raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
-            if self.agree is not None:
-                self.agree(survivors)
-            self._survivors, self._next = tuple(survivors), "reveal"
+        self._turn("sign")
+        self._enough(survivors, list(self._held), "survivors")
+        if self.party not in survivors or list(survivors) != sorted(survivors):
+            raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
+        if self.agree is not None:
+            self.agree(survivors)
+        self._survivors, self._next = tuple(survivors), "reveal"
+        return self._signature()
+
+    def _signature(self) -> bytes:
         return self.membership.identity.sign(self._list(self._survivors))
 
     def reveal(self, signatures: Mapping[str, bytes]) -> Reveal:
         """One share for every party: of a survivor's seed, or of another party's key, never both."""
         self._turn("reveal")
-        self._check_signatures(self._survivors, {self.party: self.sign(self._survivors), **signatures})
+        self._check_signatures(self._survivors, {self.party: self._signature(), **signatures})
+        self._next = "the next sum"
         self.log.opened(self.ticket)
         seeds = {name: self._held[name][shamir.VALUE_BYTES :] for name in self._survivors}
         keys = {name: share[: shamir.VALUE_BYTES] for name, share in self._held.items() if name not in seeds}
@@ -207,12 +210,14 @@ class RecoverOwner(_Sum):
         """Each sender's boxes, sorted by receiver."""
         self._enough(list(sealed), list(self.adverts), "shares")
         for by, boxes in sealed.items():
-            if boxes.keys() != self.adverts.keys() - {by}:
-                raise SealError(
-                    f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum."
-                )
+            self.check_shared(by, boxes)
         self._sharers = tuple(sorted(sealed))
         return {to: {by: sealed[by][to] for by in self._sharers if by != to} for to in self._sharers}
+
+    def check_shared(self, by: str, boxes: Mapping[str, bytes]) -> None:
+        """Refuse one party's boxes unless they are for all others who advertised, and for nobody else."""
+        if boxes.keys() != self.adverts.keys() - {by}:
+            raise SealError(f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum.")
 
     def mask(self, messages: Mapping[str, Codes]) -> None:
         """Take the masked messages that arrived in time."""
@@ -229,9 +234,21 @@ class RecoverOwner(_Sum):
         self._check_signatures(self.announce(), signatures)
         return dict(signatures)
 
+    def check_revealed(self, by: str, reveal: Reveal) -> None:
+        """Refuse one party's shares unless they are of all survivors' seeds and all others' keys, and of no more."""
+        survivors = set(self.announce())
+        for what, came, due in (
+            ("seeds", reveal.seeds.keys(), survivors),
+            ("keys", reveal.keys.keys(), set(self._sharers) - survivors),
+        ):
+            if came != due:
+                raise SealError(f"{by!r} gave shares of the {what} of {sorted(came)}; {sorted(due)} are due: drop it.")
+
     def open(self, reveals: Mapping[str, Reveal]) -> Codes:
         """The sum of the survivors' codes, bit for bit."""
         self._enough(list(reveals), survivors := self.announce(), "shares")
+        for by, reveal in reveals.items():
+            self.check_revealed(by, reveal)
         result = self.ring.add([self._messages[name].reshape(-1) for name in survivors])
         for name in survivors:
             shift(result, self._self(self._seed(name, reveals), name), self.ring, plus=False)

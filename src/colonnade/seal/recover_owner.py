@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.seal import shamir
@@ -15,11 +15,12 @@ from colonnade.seal.codec import from_wire
 from colonnade.seal.key_agreement import Ticket
 from colonnade.seal.pack import Codes
 from colonnade.seal.recover import Advert, RecoverOwner, Reveal
-from colonnade.seal.relay import Fields, heard, only, single, stacked, unstacked
+from colonnade.seal.relay import Fields, forms_of, heard, only, single, stacked, unstacked
 from colonnade.seal.ring import Ring
 
 ADVERT, SIGNATURE = (32, 32, 64), (64,)  # bytes: key, commitment and signature; a signature
 BOX = 12 + 2 * shamir.VALUE_BYTES + 16  # bytes: a nonce, shares of key and seed, a tag
+T = TypeVar("T")
 Send = Callable[[Fields, str, str, str], Fields]
 """(fields, sender, receiver, step) -> fields as they arrive, or AwayError."""
 
@@ -54,33 +55,62 @@ class RecoverableSum:
         present: Sequence[str] | None = None,
         over: tuple[str, ...] | None = None,
     ) -> None:
-        """``asked`` names step and fields; ``ticket`` also binds rings and scales, as every party computes it.
-
-        ``present`` are the parties to ask first, all of them if None. ``over`` are the parties that must remain; with
-        None it is enough that more than two thirds do.
-        """
-        self.names = sorted(session.ends)
-        self.ends, self.asked, self.ring, self.owner_name, self.send = session.ends, asked, ring, session.owner, send
-        self.owner = RecoverOwner(session.manifest, session.roster, ticket, ring)
-        self.present = list(self.names if present is None else present)
-        self.over = over
+        """``asked`` names step and fields; ``ticket`` is what all make of it who agree on rings and scales."""
+        self.names = sorted(ends)
+        self.ends, self.asked, self.ring, self.owner_name, self.send = ends, asked, ring, owner, send
+        self.owner = RecoverOwner(manifest, roster, ticket, ring)
+        self.here = list(self.names)
+        self.over: tuple[str, ...] | None = None  # who must remain; None for enough of them
+        self.size: int | None = None  # how many codes everybody masks, if it is known
 
     def run(self) -> tuple[Codes, tuple[str, ...]]:
-        """The sum of the survivors' codes, and the survivors' names."""
-        keys = self._up("advertise", {})
-        adverts = self.owner.advertise([Advert(n, *heard(f, ADVERT, n)) for n, f in keys.items()])
-        all_adverts = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
-        sealed = self._up("share", all_adverts)
-        boxes = self.owner.share({n: self._boxes(n, f, BOX) for n, f in sealed.items()})
-        shares = self._down("shares", lambda n: self._stacked(single(boxes[n])))
-        masked = self._up("mask", shares)
-        self.owner.mask({n: self._codes(n, f) for n, f in masked.items()})
+        """The sum of the survivors' codes, and who they are."""
+        mine = self._up("advertise", {}, self.advert)
+        adverts = self.owner.advertise(list(mine.values()))
+        told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
+        boxes = self.owner.share(self._up("share", told, self.shared))
+        given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
+        self.owner.mask(self._up("mask", given, self.masked))
         survivors = self.owner.announce()
         lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
-        signed = self._up("sign", lists)
-        signatures = self.owner.sign({n: heard(f, SIGNATURE, n)[0] for n, f in signed.items()})
-        reveals = self._up("reveal", self._down("signatures", lambda _: self._stacked(single(signatures))))
-        return self.owner.open({n: self._revealed(n, f) for n, f in reveals.items()}), survivors
+        signatures = self.owner.sign(self._up("sign", lists, self.signed))
+        told = self._down("signatures", lambda _: self._stacked(single(signatures)))
+        return self.owner.open(self._up("reveal", told, self.revealed)), survivors
+
+    # What one party says in a phase, as it must be; else an error that names the party.
+
+    def advert(self, party: str, fields: Fields) -> Advert:
+        """Its key for this sum, and its promise of a seed."""
+        return Advert(party, *heard(fields, ADVERT, party))
+
+    def shared(self, party: str, fields: Fields) -> dict[str, bytes]:
+        """Its boxes for the others."""
+        boxes = self._boxes(party, "shares", fields, BOX)
+        self.owner.check_shared(party, boxes)
+        return boxes
+
+    def masked(self, party: str, fields: Fields) -> Codes:
+        """Its masked message."""
+        with _said_by(party, "codes"):
+            codes, shape = from_wire("codes", fields, self.ring.bits)
+            due = shape if self.size is None else (self.size,)
+            if len(fields) > 2 or shape != due:
+                raise SealError(f"{forms_of(fields)} of the shape {shape} came, and {due} of 'codes' was expected.")
+            return codes.reshape(shape)
+
+    def signed(self, party: str, fields: Fields) -> bytes:
+        """Its signature of who remains."""
+        return heard(fields, SIGNATURE, party)[0]
+
+    def revealed(self, party: str, fields: Fields) -> Reveal:
+        """Its shares of seeds and keys."""
+        kinds = ("seed_", "key_")
+        own = {kind: {n.removeprefix(kind): t for n, t in fields.items() if n.startswith(kind)} for kind in kinds}
+        if sum(map(len, own.values())) < len(fields):
+            raise MessageError(f"'{party}' was to say shares of seeds and keys; {forms_of(fields)} came.")
+        reveal = Reveal(*(self._boxes(party, f"{kind}*", own[kind], shamir.VALUE_BYTES) for kind in kinds))
+        self.owner.check_revealed(party, reveal)
+        return reveal
 
     def _check_present(self, phase: str) -> None:
         """Give a sum up that lacks a required party, so that it can be asked again.
@@ -92,14 +122,14 @@ class RecoverableSum:
         if absent and (phase in ("advertise", "share", "mask") or len(self.present) < self.owner.threshold):
             raise AwayError(f"'{absent[0]}' fell away within a sum that needs everybody who began it.", absent[0])
 
-    def _up(self, phase: str, told: Mapping[str, Fields]) -> dict[str, Fields]:
+    def _up(self, phase: str, told: Mapping[str, Fields], read: Callable[[str, Fields], T]) -> dict[str, T]:
         def exchange(name: str) -> Fields:
             reply = self.ends[name].answer(phase, told.get(name, {}), self.asked)
             return self.send(reply, name, self.owner_name, phase)
 
-        replies = self._all(exchange)
-        self._check_present(phase)
-        return replies
+        said = self._all(exchange)
+        self._check_here(phase)
+        return {name: read(name, fields) for name, fields in said.items()}
 
     def _down(self, phase: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
         return self._all(lambda name: self.send(say(name), self.owner_name, name, phase))
@@ -113,25 +143,13 @@ class RecoverableSum:
                 self.present.remove(name)
         return arrived
 
-    def _codes(self, party: str, fields: Fields) -> Codes:
-        with _said_by(party, "codes"):
-            codes, shape = from_wire("codes", fields, self.ring.bits)
-            return codes.reshape(shape)
-
-    def _revealed(self, party: str, fields: Fields) -> Reveal:
-        def shares(kind: str) -> dict[str, bytes]:
-            own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
-            return self._boxes(party, own, shamir.VALUE_BYTES)
-
-        return Reveal(shares("seed_"), shares("key_"))
-
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
         return stacked(said, self.names)
 
-    def _boxes(self, party: str, fields: Fields, length: int) -> dict[str, bytes]:
-        with _said_by(party, "shares"):
-            shares = only(unstacked(fields, self.names, parts=1))
-            if wrong := [len(share) for share in shares.values() if len(share) != length]:
+    def _boxes(self, party: str, what: str, fields: Fields, length: int) -> dict[str, bytes]:
+        with _said_by(party, what):
+            said = only(unstacked(fields, self.names, parts=1))
+            if wrong := [len(one) for one in said.values() if len(one) != length]:
                 raise SealError(f"a share of {wrong[0]} bytes came, and {length} were expected.")
             return shares
 

@@ -67,9 +67,11 @@ class SealEnd:
 
     def compress(self, codec: Codec | None, fields: Fields, to: str, step: str, turn: Turn) -> Fields:
         """A message's wire tensors."""
+        if codec is None or not turn.training:
+            return fields
         wire: Fields = {}
         for name, values in fields.items():
-            if codec is None or not turn.training or not rows_field(name, values, len(turn.rows)):
+            if not rows_field(name, values, len(turn.rows)):
                 wire[name] = values
                 continue
             key = f"to {to}/{step}/{name}"
@@ -92,7 +94,11 @@ class SealEnd:
         turn: Turn,
         check: Callable[[Fields], None] | None = None,
     ) -> Fields:
-        """The fields of a compressed message; ``like`` has their form, ``check`` may refuse them before feedback."""
+        """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        if (codec is None or not turn.training) and wire.keys() == like.keys():
+            if check is not None:
+                check(wire)
+            return wire
         fields, coded, left = {}, [], set(wire)
         for name, form in like.items():
             own = {key for key in wire if key == name or key.startswith(f"{name}.")}
@@ -129,16 +135,19 @@ class SealEnd:
 
     # blinded sums
 
-    def sum_codes(self, fields: Fields, parties: int, step: str, turn: Turn) -> dict[str, SumCode]:
-        """At the owner: the code of each field as ring elements, the same for all parties."""
+    def sum_codes(
+        self, fields: Fields, parties: int, step: str, turn: Turn, bounds: Fields | None = None
+    ) -> dict[str, SumCode]:
+        """How each field becomes ring elements: on this end's own scales at the owner, on ``bounds`` at a party."""
         assert self.seals.blind is not None
+        scales = self.bounds if bounds is None else bounds
         few = self.seals.up if isinstance(self.seals.up, Bits) and turn.training else None
         codes: dict[str, SumCode] = {}
         for name, values in fields.items():
             if few is None or not rows_field(name, values, len(turn.rows)):
                 codes[name] = WholeCode(self.seals.blind, parties)
                 continue
-            codes[name] = FewBitCode(few, name, parties, self.bounds.get(f"{step}/{name}"))
+            codes[name] = FewBitCode(few, name, parties, scales.get(f"{step}/{name}"))
             if few.scale == "auto":
                 codes[name + SPREAD] = WholeCode(Blind(ring=64), parties)
         return codes

@@ -15,37 +15,43 @@ from torch import Tensor
 from colonnade.core.method import Parties, Turn
 from colonnade.selection.distances import Cells, Distances, Ranks, checked_distances, unpacked
 from colonnade.selection.information import ranks
-from colonnade.wire.channel import Channel
+from colonnade.wire.message import fields_of
+from colonnade.wire.owner_half import Answer, OwnerHalf
+from colonnade.wire.party_half import PartyHalf
 
 
 class Helper:
-    """Opens the blinded sums of groups of parties; ``channel`` is the one whose sums it opens."""
+    """Opens the blinded sums of groups of parties.
 
-    def __init__(self, parties: Parties, channel: Channel) -> None:
-        self.parties, self.channel, self.name = parties, channel, channel.opener
+    ``among`` gives the parties with a group of them blinded together: every group has keys of its own, so a sum over
+    it opens with all its members' messages and no others.
+    """
+
+    def __init__(self, among: Callable[[tuple[int, ...]], Parties], half: OwnerHalf) -> None:
+        self.among, self.half, self.name = among, half, half.opener
+        self._own = PartyHalf(self.name, half.ends)
 
     def order(self, step: Callable[..., Distances], members: tuple[int, ...], turn: Turn, queries: int) -> Ranks:
         """The order of all rows for each query by the group's distances, as it arrives at the owner."""
-        self._gather(members)
-        total = self.parties.sum(step, turn, to=members).squared
-        return self._tell(checked_distances(total, (queries, len(turn.rows)), self._who(members)), turn)
+        parties = self.among(members)
+        total = parties.sum(step, turn, to=members).squared
+        return self._tell(checked_distances(total, (queries, len(turn.rows)), _who(parties, members)), turn)
 
     def order_some(self, step: Callable[..., Distances], members: tuple[int, ...], turn: Turn, cells: Cells) -> Ranks:
-        """As :meth:`order`, but only by the cells that the owner wants; all others come last."""
-        self._gather(members)
-        received = self.channel.to_party(cells, party=self.name, step="want", turn=turn)
-        wanted = unpacked(received, len(turn.rows))
-        summed = self.parties.sum(step, turn, to=members).squared
+        """As :meth:`order`, but only of the cells that the owner names; all others come last."""
+        parties = self.among(members)
+        wire = self.half.seal(cells, [self.name], "want", turn)
+        wanted = unpacked(self._own.hear(wire, Cells, fields_of(cells), "want", turn), len(turn.rows))
+        distances = parties.sum(step, turn, to=members).squared
         total = torch.full(wanted.shape, torch.inf)
-        total[wanted] = checked_distances(summed, (int(wanted.sum()),), self._who(members))
+        total[wanted] = checked_distances(distances, (int(wanted.sum()),), _who(parties, members))
         return self._tell(total, turn)
 
-    def _gather(self, members: tuple[int, ...]) -> None:
-        """Use keys for just this group, so that its sum opens only with the messages of all its members."""
-        self.channel.blind_among([self.parties.names[k] for k in members])
-
     def _tell(self, total: Tensor, turn: Turn) -> Ranks:
-        return self.channel.to_owner(Ranks(ranks(total)), party=self.name, step="order", turn=turn)
+        message = Ranks(ranks(total))
+        answer = Answer(self._own.say(message, "order", turn), Ranks, fields_of(message))
+        return self.half.open(answer, self.name, "order", turn)  # type: ignore[no-any-return]
 
-    def _who(self, members: tuple[int, ...]) -> str:
-        return " with ".join(self.parties.names[k] for k in members)
+
+def _who(parties: Parties, members: tuple[int, ...]) -> str:
+    return " with ".join(parties.names[k] for k in members)

@@ -26,8 +26,12 @@ def check_run(run: object) -> None:
 
 def check_may_compare(run: Run) -> None:
     """Refuse a run whose seals would be undone by many predictions for the same rows."""
-    if run.method.predicts_alone:
-        return
+    if not run.method.predicts_alone:
+        check_seals(run)
+
+
+def check_seals(run: Run) -> None:
+    """Refuse a run under Noise or blinded sums, whose parties must not be asked more than the method asks them."""
     if run.seals.noise is not None:
         raise SealError(
             f"{run.method.name} was trained with Noise, and every one of many predictions for the same rows would be "

@@ -12,8 +12,9 @@ from colonnade.core.randomness import Sources
 from colonnade.core.table import Table, check_classes, check_federation, kept, parties_of
 from colonnade.errors import ConfigError, SealError, TableError, unknown
 from colonnade.run.training import Run
-from colonnade.runtime import InProcess, threads
 from colonnade.runtime.loop import LoopGroup
+from colonnade.runtime.parties import AllParties
+from colonnade.runtime.setup import local_parties, threads
 from colonnade.seal import Blind, Seals, listed
 from colonnade.selection import redundancy as redundant
 from colonnade.selection import strategies
@@ -24,8 +25,9 @@ from colonnade.selection.helper import Helper
 from colonnade.selection.information import check_neighbours
 from colonnade.selection.participation import best, how_many
 from colonnade.selection.row_order import Secret
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
+from colonnade.wire.owner_half import OwnerHalf
 
 WAYS = {
     "greedy": "each party is the one that adds most to those before it",
@@ -154,18 +156,23 @@ def _scores(
     parties = [replace(tables[0], name=OWNER), *tables[1:]] if tables[0].columns is not None else list(tables[1:])
     owner_is_first = parties[0].name == OWNER
     sources = Sources(plan.seed)
-    sites = [LoopGroup(k, table, {}, sources.of(table.name)) for k, table in enumerate(parties)]
+    groups = [LoopGroup(k, table, {}, sources.of(table.name)) for k, table in enumerate(parties)]
     steps = Steps(plan.sample.queries, tuple(table.scale is not None for table in parties))
     always = [0] if owner_is_first else []
     known = (tables[0].labels, plan.sample, plan.neighbours, always)
-    at_owner = InProcess(parties, sites, Channel(ledger, sources=sources), owner_is_first=owner_is_first)
+    names, home = [table.name for table in parties], {0} if owner_is_first else set()
+    at_owner = local_parties(names, groups, OwnerHalf(Ends(sources=sources), ledger), home)
     if blind is None:
         return OpenScores(at_owner, steps, *known)
-    names = [table.name for table in parties]
-    to_helper = Channel(ledger, seals=Seals(blind=blind), parties=names, sources=sources, opener=helper)
-    to_helper.know("train", parties[0])
-    at_helper = InProcess(parties, sites, to_helper, owner_is_first=False)
-    return HelperScores(at_owner, steps, Helper(at_helper, to_helper), Secret.of_seed(plan.seed), *known)
+    ends = Ends(Seals(blind=blind), sources)
+    ends.know("train", parties[0])
+    to_helper = OwnerHalf(ends, ledger, opener=helper)
+
+    def among(members: Sequence[int]) -> AllParties:
+        """All parties, of whom these blind sums together, with keys that no other group has."""
+        return local_parties(names, groups, to_helper, set(), blinded=[names[k] for k in members])
+
+    return HelperScores(at_owner, steps, Helper(among, to_helper), Secret.of_seed(plan.seed), *known)
 
 
 def _by_heads(tables: Sequence[Table], count: int, run: Run | None) -> Selection:

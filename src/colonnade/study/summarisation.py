@@ -54,8 +54,8 @@ def summarise(
         del settings["rounds"]
     again: dict[str, Any] = {
         **settings,
-        "model": [run.models[k] for k in here],
-        "optimizer": [run.optimizers[k] for k in here],
+        "model": [run.model.plan.models[k] for k in here],
+        "optimizer": [run.model.plan.optimizers[k] for k in here],
         "seal": [make_seal(**entry) for entry in run.description["seal"]],
         "targets": None if run.seals.labels else run.owner.soft,
         "test": None if test is None else kept(test, chosen),

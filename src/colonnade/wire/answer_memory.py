@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ M = TypeVar("M")
 RECENT = 0.05  # networks move in training, so after twenty rounds a mean forgets what is old
 
 
-def as_heard(party: str, turn: Turn) -> str:
+def memory_name(party: str, turn: Turn) -> str:
     """Under which name whoever leads the turn remembers a party: each of several owners hears of its own rows."""
     return party if turn.leader == OWNER else f"{turn.leader}/{party}"
 
@@ -103,3 +104,34 @@ class Absence:
         if self.policy == "mean" and (heard.knows(party, step) or not self.training):
             return heard.mean_like(party, step, like)
         return type(like)(**{name: torch.zeros_like(value) for name, value in fields_of(like).items()})
+
+
+class Presence:
+    """Who answers for now: some are left out, with a stand-in for every answer; a simulation may silence others."""
+
+    def __init__(self) -> None:
+        self.absence = Absence()
+        self.silent: frozenset[str] = frozenset()
+
+    @contextmanager
+    def leaving_out(self, absence: Absence) -> Iterator[None]:
+        """Do without these parties for the duration."""
+        before, self.absence = self.absence, absence
+        try:
+            yield
+        finally:
+            self.absence = before
+
+    @contextmanager
+    def silencing(self, names: frozenset[str]) -> Iterator[None]:
+        """Let these parties not answer for the duration, as a simulation of drop-outs says."""
+        before, self.silent = self.silent, names
+        try:
+            yield
+        finally:
+            self.silent = before
+
+    def check(self, party: str, round: int) -> None:
+        """Refuse a message from or to a party that does not answer."""
+        if party in self.absence.away or party in self.silent:
+            raise AwayError(f"'{party}' is away in round {round}.", party)

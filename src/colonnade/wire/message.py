@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.state import MAX_DIMENSIONS
-from colonnade.errors import MessageError
+from colonnade.errors import MessageError, TrainingError
 
 MAGIC = b"CLND"
 VERSION = 1
@@ -77,7 +77,7 @@ def fields_of(message: Any) -> dict[str, Tensor]:
 
 def check(message: Any) -> None:
     """Refuse what has no wire form, so that what was simulated can also be deployed."""
-    items = fields_of(message)
+    items = message if isinstance(message, dict) else fields_of(message)
     if len(items) > MAX_TENSORS:
         raise MessageError(f"a message of {len(items)} tensors came where at most {MAX_TENSORS} are allowed.")
     for name, tensor in items.items():
@@ -86,6 +86,25 @@ def check(message: Any) -> None:
             raise MessageError(
                 f"field '{name}' has dtype {tensor.dtype} and {tensor.ndim} dimensions, which has no wire form."
             )
+
+
+def sendable(message: Any, sender: str, step: str, round: int) -> dict[str, Tensor]:
+    """A message's tensors as they may travel: of a wire form, finite, and in the order of the wire."""
+    fields = fields_of(message)
+    check(fields)
+    for name, tensor in fields.items():
+        if tensor.is_floating_point() and not _is_finite(tensor):
+            raise TrainingError(
+                f"{sender} sent values that are not finite in '{name}' of step '{step}' in round {round}; "
+                "lower the learning rate or check that party's columns (the last good checkpoint is kept)."
+            )
+    # In the order of the wire, whether it is there or not: products of other layouts round otherwise.
+    return {name: tensor.detach().contiguous() for name, tensor in fields.items()}
+
+
+def as_message(kind: Any, form: dict[str, Tensor], fields: dict[str, Tensor]) -> Any:
+    """A message of this class whose fields have the kinds of numbers that ``form`` has."""
+    return kind(**{name: tensor.to(form[name].dtype) for name, tensor in fields.items()})
 
 
 def size(message: Any, envelope: Envelope) -> Size:
@@ -99,7 +118,7 @@ def size(message: Any, envelope: Envelope) -> Size:
     >>> size(message, envelope).total == len(encode(message, envelope))
     True
     """
-    items = fields_of(message)
+    items = message if isinstance(message, dict) else fields_of(message)
     payload = sum(tensor.numel() * tensor.element_size() for tensor in items.values())
     fields = sum(3 + len(name) + 4 * tensor.ndim for name, tensor in items.items())
     header = 4 + 1 + len(envelope.step) + 1 + len(envelope.sender) + fields
@@ -153,14 +172,6 @@ def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
     if length > limit:
         raise MessageError(f"a frame announces {length} bytes where at most {limit} are allowed.")
     return length
-
-
-def first_non_finite(message: Any) -> str | None:
-    """The name of the first field with a value that is not finite, if any."""
-    for name, tensor in fields_of(message).items():
-        if tensor.is_floating_point() and not _is_finite(tensor):
-            return str(name)
-    return None
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -25,7 +25,7 @@ from colonnade.core.table import Table
 from colonnade.core.task import Task
 from colonnade.errors import ColonnadeError, MessageError, SealError, TrainingError, unknown
 from colonnade.models import ModelBuilder
-from colonnade.runtime.build import build_parts
+from colonnade.runtime.build import Build, build_parts
 from colonnade.runtime.loop import LoopGroup
 from colonnade.runtime.remote.history import History
 from colonnade.runtime.remote.packet import Packet
@@ -34,15 +34,14 @@ from colonnade.runtime.remote.scope import ANYTHING, Scope
 from colonnade.runtime.remote.state_store import StateStore
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.seal import Seals
-from colonnade.seal.bits import LARGEST_SCALE
-from colonnade.seal.blind import SPREAD, SumCode
 from colonnade.seal.blind_party import AGREEING, UNTOLD, BlindParty
 from colonnade.seal.key_agreement import Identity, Ticket
 from colonnade.seal.subject import digest_of
 from colonnade.seal.sum_book import SumRules
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
-from colonnade.wire.message import fields_of
+from colonnade.wire.message import Envelope, fields_of, size
+from colonnade.wire.party_half import PartyHalf
 
 _TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -93,46 +92,47 @@ class PartySpec:
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
     scope: Scope = ANYTHING
+    extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
 
     @property
     def name(self) -> str:
-        """Whose seat it is."""
+        """The name of the party."""
         return self.names[self.member]
 
 
 class PartyServer(RequestServer):
     """One party's process: rows, networks, and its end of the channel."""
 
-    def __init__(self, seat: PartySpec, keeping: StateStore | None = None) -> None:
-        super().__init__(seat.name, seat.job, seat.session, seat.schema.digest)
-        self.seat = seat
+    def __init__(self, spec: PartySpec, keeping: StateStore | None = None) -> None:
+        super().__init__(spec.name, spec.job, spec.session, spec.schema.digest)
+        self.spec = spec
         self.keeping = StateStore() if keeping is None else keeping
-        how, leaders = seat.settings, seat.leaders
+        how, leaders = spec.settings, spec.leaders
         self.leaders = list(dict.fromkeys([OWNER, *leaders]))
-        sources = Sources(how.seed, None if seat.secret is None else {self.name: seat.secret})
-        built, draws = (seat.model, seat.optimizer, seat.task.outputs), sources.of(self.name)
-        parts = build_parts(seat.method, seat.table, seat.member, *built, draws, list(leaders))
-        self.site = LoopGroup(seat.member, seat.table, parts, draws)
-        self.site.leaders, self.site.task = leaders, seat.task.public
-        self.channel = Channel(Ledger(), seals=Seals(), sources=sources)
-        self.channel.seals = seat.seals  # its sums are blinded by the end below, not by a channel to others
-        self.channel.know("train", seat.table)
-        self.blinded, self._steps = _blinded_end(seat), seat.method.steps()
-        self.history = History(seat.schema, self.blinded)
-        rows = seat.table.rows
+        sources = Sources(how.seed, None if spec.secret is None else {self.name: spec.secret})
+        draws = sources.of(self.name)
+        build = Build(spec.model, spec.table, spec.member, list(leaders))
+        parts = build_parts(spec.method, build, spec.optimizer, spec.task.outputs, draws)
+        self.group = LoopGroup(spec.member, spec.table, parts, draws, task=spec.task.public, leaders=leaders)
+        self.ledger, self.ends = Ledger(), Ends(spec.seals, sources)
+        self.ends.know("train", spec.table)
+        self.blinded, self._steps = _blind_party(spec), spec.method.steps()
+        self.half = PartyHalf(self.name, self.ends, blind=self.blinded)
+        self.history = History(spec.schema, self.blinded)
+        rows = spec.table.rows
         self.schedule = (
-            SharedSchedule(seat.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
-            if seat.method.several_owners
+            SharedSchedule(spec.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
+            if spec.method.several_owners
             else Schedule(rows, how.batch, how.seed, how.valid, how.shuffle)
         )
-        for name, table in seat.tables.items():
+        for name, table in spec.tables.items():
             self.place(name, table)
         self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
 
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
-        self.channel.know(name, table)
-        self.site.tables[name] = table
+        self.ends.know(name, table)
+        self.group.tables[name] = table
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
@@ -151,7 +151,7 @@ class PartyServer(RequestServer):
     def check_read(self, letter: Packet) -> None:
         """Refuse a request that says more than anybody reads, or that this session is not for."""
         _check_read(letter)
-        self.seat.scope.check(letter, self.name)
+        self.spec.scope.check(letter, self.name)
 
     def wants_reply(self, letter: Packet) -> bool:
         """Only steps that reply with nothing do not."""
@@ -165,16 +165,21 @@ class PartyServer(RequestServer):
         reply = self._run(step, turn, letter)
         if reply is None:
             return None
-        if self.blinded is not None and not self.seat.schema.has_rows(self.name, letter.step):
+        if self.blinded is not None and not self.spec.schema.has_rows(self.name, letter.step):
             self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
         rows = turn.rows.shape[-1]
-        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
-        wire = self.channel.seal_up(reply, party=self.name, step=letter.step, turn=turn)
-        return self.channel.carry(wire, self.name, turn.leader, letter.step, turn)
+        self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
+        wire = self.half.say(reply, letter.step, turn)
+        self._count(wire, self.name, turn.leader, letter.step, turn)
+        return wire
+
+    def _count(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn) -> None:
+        """A message's line in this party's own ledger."""
+        self.ledger.record(turn.purpose, step, sender, receiver, size(fields, Envelope(step, sender, turn.round)))
 
     def _check_open(self, name: str, step: Callable[..., Any]) -> None:
         """Under Blind, refuse a step whose reply is to be summed, or that the agreed method never has answered."""
-        schema, replies = self.seat.schema, kinds_of(step)[1] is not None
+        schema, replies = self.spec.schema, kinds_of(step)[1] is not None
         if self.blinded is not None and schema.is_summed(self.name, name):
             raise SealError(f"'{self.name}' answers step '{name}' only as a blinded sum, and was asked openly.")
         if self.blinded is not None and replies and not schema.is_known(self.name, "up", name):
@@ -182,50 +187,34 @@ class PartyServer(RequestServer):
 
     def _sum(self, letter: Packet) -> Fields:
         """A step whose reply may leave only under masks."""
-        blinded, step, turn = self._blinded(), self._step_of(letter), self._turn_of(letter)
-        codes = self._sum_codes(letter, turn)
-        about = self.channel.about(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
-        reply = self._run(step, turn, letter)
-        self.seat.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
-        released = self.channel.release(reply, party=self.name, step=letter.step, turn=turn)
-        with self.channel.end(self.name).scales_if_kept():
-            coded = self.channel.end(self.name).encode(codes, released, letter.step, turn)
-            blinded.hold(coded, about, digest_of(fields_of(reply)))
-        if self.seat.seals.blind is not None and self.seat.seals.blind.recover:
-            return {}
-        return blinded.answer("blind", {}, self._ticket(letter))
-
-    def _sum_codes(self, letter: Packet, turn: Turn) -> dict[str, SumCode]:
-        """How this step's reply becomes ring elements, on the scales that the owner told and is to remember."""
-        form = self.seat.schema.like(self.name, "up", letter.step, turn.rows.shape[-1])
-        if form is None or not self.seat.schema.is_summed(self.name, letter.step):
+        blinded, step, turn = self.half.masked_by, self._step_of(letter), self._turn_of(letter)
+        form = self.spec.schema.like(self.name, "up", letter.step, turn.rows.shape[-1])
+        if form is None or not self.spec.schema.is_summed(self.name, letter.step):
             raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
-        told, end = self.frame(letter, 1), self.channel.end(self.name)
-        right = all(
-            one.dtype == torch.float32 and not one.ndim and 0 < float(one) <= LARGEST_SCALE for one in told.values()
-        )
-        if right:
-            end.bounds = {f"{letter.step}/{name.removesuffix('.bound')}": bound for name, bound in told.items()}
-            codes = end.sum_codes(form, len(self.seat.blinded), letter.step, turn)
-            end.bounds = {}
-            if set(told) == {f"{name}.bound" for name in codes if name + SPREAD in codes}:
-                end.check_scales(codes, letter.step, turn, gaps=self._blinded().recover)
-                return codes
-        raise MessageError(f"scales {sorted(told)} came to '{self.name}' for a sum that has others, or are none.")
+        codes = self.half.sum_codes(form, self.frame(letter, 1), letter.step, turn)
+        subject = self.ends.subject(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
+        reply = self._run(step, turn, letter)
+        self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
+        self.half.hold(reply, codes, subject, letter.step, turn)
+        if blinded.recover:
+            return {}
+        masked = blinded.answer("blind", {}, self._ticket(letter))
+        self._count(masked, self.name, turn.leader, letter.step, turn)
+        return masked
 
     def _blind(self, letter: Packet) -> Fields:
         """A phase of the key agreement or of a sum that was begun."""
-        return self._blinded().answer(letter.purpose, self.frame(letter, 0), self._ticket(letter))
+        return self.half.masked_by.answer(letter.purpose, self.frame(letter, 0), self._ticket(letter))
 
     def _run(self, step: Callable[..., Any], turn: Turn, letter: Packet) -> Any:
         reads, _ = kinds_of(step)
         if reads is None and self.frame(letter, 0):
             raise MessageError(f"step '{letter.step}' came to '{self.name}' with a message, and reads none.")
         received = [] if reads is None else [self._message(reads, letter, turn)]
-        self.site.begin(turn)
+        self.group.begin(turn)
         try:
             with self.history.hears(letter, lambda: self.frame(letter, 0)):
-                return self.site.run(step, turn, received, shared=False)[0]
+                return self.group.run(step, turn, received, shared=False)[0]
         except ColonnadeError:
             raise
         except Exception as error:
@@ -240,26 +229,28 @@ class PartyServer(RequestServer):
         wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
         if not wire:
             raise MessageError(f"step '{letter.step}' came to '{self.name}' without its message.")
-        self.channel.carry(wire, turn.leader, self.name, letter.step, turn)
-        form = self.seat.schema.like(self.name, "down", letter.step, rows) or wire
-        like = kind(*(form.get(name, torch.empty(0)) for name in kind._fields))
+        self._count(wire, turn.leader, self.name, letter.step, turn)
+        form = self.spec.schema.like(self.name, "down", letter.step, rows) or wire
+        form = {name: form.get(name, torch.empty(0)) for name in kind._fields}
 
         def check(opened: Fields) -> None:
-            self.seat.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
+            self.spec.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
 
-        return self.channel.open_down(like, {self.name: wire}, step=letter.step, turn=turn, check=check)
+        return self.half.hear(wire, kind, form, letter.step, turn, check)
 
     def _step_of(self, letter: Packet) -> Callable[..., Any]:
+        if letter.purpose == "explain" and letter.step in self.spec.extra_steps:
+            return self.spec.extra_steps[letter.step]
         if letter.step in self._steps:
-            if letter.purpose != "train" and not self.seat.schema.may_ask(letter.step):
+            if letter.purpose != "train" and not self.spec.schema.may_ask(letter.step):
                 raise MessageError(
                     f"step '{letter.step}' came to '{self.name}' to {letter.purpose}, and belongs to training alone."
                 )
-            return getattr(self.seat.method, letter.step)  # type: ignore[no-any-return]
-        if letter.step in self.seat.method.owner_steps():
+            return getattr(self.spec.method, letter.step)  # type: ignore[no-any-return]
+        if letter.step in self.spec.method.owner_steps():
             served = ", ".join(self._steps) or "none"
             raise MessageError(f"step '{letter.step}' came to '{self.name}' and is an owner's; parties serve {served}.")
-        raise unknown(f"step of {self.seat.method.name} at '{self.name}'", letter.step, self._steps)
+        raise unknown(f"step of {self.spec.method.name} at '{self.name}'", letter.step, self._steps)
 
     def _turn_of(self, letter: Packet) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
@@ -278,7 +269,7 @@ class PartyServer(RequestServer):
                 raise MessageError(
                     f"turn {number} came to '{self.name}' for '{letter.leader}', and '{leader}' leads it."
                 )
-        owners = list(self.seat.leaders)
+        owners = list(self.spec.leaders)
         if letter.leader in owners:
             return owners.index(letter.leader)
         if letter.purpose != "train" or any(kinds_of(self._step_of(letter))):
@@ -288,25 +279,25 @@ class PartyServer(RequestServer):
         return None
 
     def _rows(self, letter: Packet, owner: int | None) -> Tensor:
-        if letter.table not in self.site.tables:
-            raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
+        if letter.table not in self.group.tables:
+            raise unknown(f"table at '{self.name}'", letter.table, self.group.tables)
         if letter.purpose == "train":
             # A part would be read by nobody but the book of sums, and make each of them another sum.
-            if letter.table != "train" or letter.round >= self.seat.settings.rounds or letter.part:
+            if letter.table != "train" or letter.round >= self.spec.settings.rounds or letter.part:
                 raise MessageError(
                     f"part {letter.part} of round {letter.round} on '{letter.table}' came to '{self.name}', which "
-                    f"agreed to {self.seat.settings.rounds} rounds on 'train', each in one part."
+                    f"agreed to {self.spec.settings.rounds} rounds on 'train', each in one part."
                 )
             return self.schedule.batch_of(letter.round) if owner is None else self.schedule.rows_of(letter.round, owner)
-        if letter.round > self.seat.settings.rounds:
+        if letter.round > self.spec.settings.rounds:
             raise MessageError(
-                f"round {letter.round} came to '{self.name}', which agreed to {self.seat.settings.rounds} rounds."
+                f"round {letter.round} came to '{self.name}', which agreed to {self.spec.settings.rounds} rounds."
             )
         if letter.purpose == "explain":
-            return torch.arange(0)
+            return torch.arange(self.group.tables[letter.table].rows if letter.step in self.spec.extra_steps else 0)
         whole = self.schedule.held_out[owner or 0]
         if letter.table != "train":
-            whole = torch.arange(self.site.tables[letter.table].rows)
+            whole = torch.arange(self.group.tables[letter.table].rows)
         parts: Sequence[Tensor] = whole.split(PREDICT_ROWS)
         if letter.part >= len(parts):
             raise MessageError(f"part {letter.part} of '{letter.table}' came to '{self.name}'; it has {len(parts)}.")
@@ -316,8 +307,8 @@ class PartyServer(RequestServer):
 
     def states(self) -> Packed:
         """This party's own state, with that of its end of the channel."""
-        (state,) = self.site.states().values()
-        return state | {f"seal/{key}": value for key, value in self.channel.end(self.name).state().items()}
+        (state,) = self.group.states().values()
+        return state | {f"seal/{key}": value for key, value in self.half.end.state().items()}
 
     def _keep(self, letter: Packet) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
@@ -338,20 +329,20 @@ class PartyServer(RequestServer):
 
     def _go_back(self, number: int) -> None:
         state = self.keeping.get(number)
-        self.site.load({self.seat.member: state})
-        self.channel.end(self.name).load(under(state, "seal"))
+        self.group.load({self.spec.member: state})
+        self.half.end.load(under(state, "seal"))
         self.history.load(state)
         self._turns = {}
 
     def _placed(self, letter: Packet) -> Fields:
         """Say how many rows a table has that the owner wants to ask about."""
-        if letter.table not in self.site.tables:
-            raise unknown(f"table at '{self.name}'", letter.table, self.site.tables)
-        return {"rows": torch.tensor([self.site.tables[letter.table].rows])}
+        if letter.table not in self.group.tables:
+            raise unknown(f"table at '{self.name}'", letter.table, self.group.tables)
+        return {"rows": torch.tensor([self.group.tables[letter.table].rows])}
 
     def _spent(self, letter: Packet) -> Fields:
         """What this party's releases have cost."""
-        budget = self.channel.end(self.name).budget
+        budget = self.half.end.budget
         if budget is None:
             return {}
         found = budget.summary()
@@ -373,18 +364,13 @@ class PartyServer(RequestServer):
     def _ticket(self, letter: Packet) -> Ticket:
         return Ticket(letter.round, letter.serial, letter.attempt, letter.step)
 
-    def _blinded(self) -> BlindParty:
-        if self.blinded is None:
-            raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
-        return self.blinded
 
-
-def _blinded_end(seat: PartySpec) -> BlindParty | None:
-    blind = seat.seals.blind
-    if blind is None or seat.name not in seat.blinded:
+def _blind_party(spec: PartySpec) -> BlindParty | None:
+    blind = spec.seals.blind
+    if blind is None or spec.name not in spec.blinded:
         return None
     return BlindParty(
-        seat.job, seat.name, seat.blinded, seat.identity, seat.keys, recover=blind.recover, rules=seat.sums
+        spec.job, spec.name, spec.blinded, spec.identity, spec.keys, recover=blind.recover, rules=spec.sums
     )
 
 

@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torch import Tensor
-
-from colonnade.core.method import Method
-from colonnade.core.optim import OptimizerBuilder
-from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import Task
-from colonnade.models import ModelBuilder
+from colonnade.runtime.label_owners import LabelOwners
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.remote.transport import Transport
 from colonnade.runtime.schema import Schema
-from colonnade.seal import Seals
 from colonnade.seal.key_agreement import Identity
+from colonnade.wire.ledger import OWNER
 
 NOTHING = bytes(16)
 
 
 @dataclass(frozen=True)
 class RemoteSetup:
-    """``connect`` makes the lines; within one organisation it also makes the parties, from their seats."""
+    """How the parties of a run are reached that are in other processes.
+
+    ``connect`` opens the transport. Within one organisation it also starts the parties, from their specifications;
+    between organisations every party starts itself, and ``connect`` gets no specification.
+    """
 
     connect: Callable[[Sequence[PartySpec]], Transport]
     schema: Schema
@@ -38,21 +38,10 @@ class RemoteSetup:
     folder: Path | None = None
     """Where parties of one organisation keep their states; None for memory."""
 
-    def seats(
-        self,
-        tables: Sequence[Table],
-        method: Method,
-        models: Sequence[ModelBuilder],
-        optimizers: Sequence[OptimizerBuilder],
-        task: Task,
-        settings: Settings,
-        seals: Seals,
-        *,
-        owner_is_first: bool,
-        leaders: Mapping[str, float],
-        places: Sequence[Tensor],
+    def specs(
+        self, tables: Sequence[Table], plan: Plan, task: Task, owners: LabelOwners | None, *, owner_is_first: bool
     ) -> list[PartySpec]:
-        """The seats of all but the owner; none if they make their own."""
+        """What each party but the owner is made of; nothing for those that start themselves."""
         names = tuple(table.name for table in tables)
         return [
             PartySpec(
@@ -60,12 +49,12 @@ class RemoteSetup:
                 names=names,
                 blinded=names[owner_is_first:],
                 table=table,
-                method=method,
-                model=models[k],
-                optimizer=optimizers[k],
+                method=plan.method,
+                model=plan.models[k],
+                optimizer=plan.optimizers[k],
                 task=task.public,
-                settings=settings,
-                seals=seals,
+                settings=plan.settings,
+                seals=plan.seals,
                 schema=self.schema,
                 identity=self.identities[table.name],
                 keys=self.keys,
@@ -73,8 +62,8 @@ class RemoteSetup:
                 session=self.session,
                 secret=(self.secrets or {}).get(table.name),
                 folder=None if self.folder is None else self.folder / f"{k:03d}",
-                leaders=leaders,
-                places=tuple(places),
+                leaders={OWNER: 1.0} if owners is None else owners.leaders,
+                places=() if owners is None else tuple(owners.places),
             )
             for k, table in enumerate(tables)
             if table.name in self.identities

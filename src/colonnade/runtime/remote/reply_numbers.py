@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from colonnade.errors import MessageError, printable
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.scope import PURPOSES
 from colonnade.seal.accountant import Budget, epsilon
+from colonnade.seal.relay import forms_of
 from colonnade.wire.message import MAX_FRAME
 
 Fields = Mapping[str, Tensor]
@@ -24,6 +25,7 @@ BUDGET = ("granted", "delta", "spent", "releases", "allowed")
 _WHOLE = ("releases", "allowed")
 _MESSAGES = "messages."
 _CLOSE = 1e-6
+_NO_REPLY = ("back", "end")  # are answered without a frame
 
 
 def number_in(party: str, came: Fields, name: str) -> Tensor:
@@ -33,6 +35,30 @@ def number_in(party: str, came: Fields, name: str) -> Tensor:
     return came[name]
 
 
+def check_said(party: str, asked: Packet, said: bool, replies: bool) -> None:
+    """Refuse a message where none is due, and none where one is; ``replies``: whether the step has a reply."""
+    if said != (replies and asked.kind not in _NO_REPLY):
+        came = "a message" if said else "nothing"
+        raise MessageError(f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {came}.")
+
+
+def check_empty(party: str, asked: Packet, came: Fields, recover: bool) -> None:
+    """Refuse fields in an answer that only says that all is well, and an empty one where keys or codes are due."""
+    if asked.kind in ("blind", "sum"):
+        empty = recover if asked.kind == "sum" else asked.purpose == "join"
+        if empty == bool(came):
+            due = "nothing" if empty else "its part of a blinded sum"
+            raise MessageError(
+                f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {forms_of(came)}; {due} was due."
+            )
+
+
+def _asked_for(asked: Packet) -> str:
+    if asked.kind == "blind":
+        return f"the phase '{asked.purpose}' of a blinded sum"
+    return f"step '{asked.step}'" if asked.step else f"'{asked.kind}'"
+
+
 def largest(asked: Packet, form: Fields | None) -> int:
     """Bytes of the largest frame that can answer a letter; of a step, whatever its seals make of the agreed form."""
     if form is not None:
@@ -40,74 +66,89 @@ def largest(asked: Packet, form: Fields | None) -> int:
     return SMALL if asked.kind in ("keep", "back", "place", "spent", "end") else MAX_FRAME
 
 
-class Kept:
-    """The numbers of the states that parties keep: each is the one after the last, as far as that was heard."""
+class KeptStates:
+    """The numbers of the states that one party keeps: each is the one after the last, as far as that was heard."""
 
-    def __init__(self) -> None:
-        self._heard: dict[str, tuple[bytes, int]] = {}  # by party: in which session it told its last number
-        self._asked: Counter[str] = Counter()  # since then
+    def __init__(self, party: str) -> None:
+        self.party = party
+        self.newest: Tensor | None = None
+        """The number of the state that the party last kept or went back to."""
+        self._session, self._number = b"", 0  # in which session it told its last number
+        self._asked = 0  # since then
+        self._needed: deque[set[int]] = deque(maxlen=2)  # which states the last two checkpoints name
 
-    def ask(self, parties: Iterable[str]) -> None:
-        """Note that these are asked to keep a state; who answers goes unheard if another party goes away meanwhile."""
-        self._asked.update(list(parties))
+    def ask(self) -> Tensor:
+        """The numbers that the owner still needs, for a party that is asked to keep one more.
 
-    def check(self, party: str, came: Fields, session: bytes, known: Tensor | None) -> Tensor:
-        """The number that a party told; ``known`` is its last one, which a checkpoint may have named."""
-        number, last = number_in(party, came, "kept"), 0 if known is None else int(known)
-        told_in, told = self._heard.get(party, (b"", 0))
-        unheard = max(self._asked.pop(party, 1), 1)
-        least, most = (told + 1, told + unheard) if told_in == session else (last + 1, last + AHEAD)
-        if not least <= int(number) <= most:
-            due = f"{least}" if least == most else f"one from {least} to {most}"
-            raise MessageError(f"'{party}' kept a state and called it 'kept' = {int(number)}; {due} was due.")
-        self._heard[party] = session, int(number)
-        return number
+        The answer goes unheard if another party becomes absent meanwhile.
+        """
+        self._asked += 1
+        needed = {*()}.union(*self._needed)
+        if self.newest is not None:
+            needed.add(int(self.newest))  # the only one, until the new number is heard
+        return torch.tensor(sorted(needed), dtype=torch.int64)
+
+    def hear(self, reply: Fields, session: bytes) -> None:
+        """Take the number that the party told, if it can be true."""
+        number, last = number_in(self.party, reply, "kept"), 0 if self.newest is None else int(self.newest)
+        unheard, self._asked = max(self._asked, 1), 0
+        first = self._number + 1 if self._session == session else last + 1
+        most = self._number + unheard if self._session == session else last + AHEAD
+        if not first <= int(number) <= most:
+            due = f"{first}" if first == most else f"one from {first} to {most}"
+            raise MessageError(f"'{self.party}' kept a state and called it 'kept' = {int(number)}; {due} was due.")
+        self._session, self._number, self.newest = session, int(number), number
+
+    def saved(self, numbers: set[int]) -> None:
+        """Note which states of the party a checkpoint names."""
+        self._needed.append(numbers)
 
 
-class Budgets:
-    """What parties say that their releases have cost, as far as it can be true."""
+class BudgetReports:
+    """What one party says that its releases have cost, as far as it can be true."""
 
-    def __init__(self) -> None:
-        self._last: dict[str, dict[str, float]] = {}
+    def __init__(self, party: str) -> None:
+        self.party = party
+        self._last: dict[str, float] = {}
 
     def forget(self) -> None:
         """The run goes back, and a simulated party's budget with it."""
         self._last = {}
 
-    def check(self, party: str, came: Fields, own: Budget | None, heard: int = 0) -> dict[str, Any]:
+    def check(self, reply: Fields, own: Budget | None, heard: int = 0) -> dict[str, Any]:
         """A budget's numbers as its summary has them, with the messages by purpose.
 
         ``own`` is as it was granted, ``heard`` how many messages came of the party: those that it counts may be a few
         more, since some were lost on their way. Which of them were for what is shown as it says.
         """
-        told = {name: _single(party, name, value) for name, value in came.items()}
+        told = {name: _single(self.party, name, value) for name, value in reply.items()}
         if (own is None) != (not told) or (told and not told.keys() >= set(BUDGET)):
             due = "nothing" if own is None else ", ".join(BUDGET)
-            raise MessageError(f"'{party}' told of its budget {sorted(told)}; {due} was expected.")
+            raise MessageError(f"'{self.party}' told of its budget {sorted(told)}; {due} was expected.")
         if own is not None:
-            self._check_values(party, told, own)
-            _check_messages(party, told, heard + AHEAD)
-        self._last[party] = told
+            self._check_values(told, own)
+            _check_messages(self.party, told, heard + AHEAD)
+        self._last = told
         messages = {name.removeprefix(_MESSAGES): int(told[name]) for name in told if name.startswith(_MESSAGES)}
-        found: dict[str, Any] = {name: value for name, value in told.items() if name in BUDGET}
-        return {**found, "messages": messages} if told else {}
+        numbers: dict[str, Any] = {name: value for name, value in told.items() if name in BUDGET}
+        return {**numbers, "messages": messages} if told else {}
 
-    def _check_values(self, party: str, told: dict[str, float], own: Budget) -> None:
+    def _check_values(self, told: dict[str, float], own: Budget) -> None:
         """What was granted is known, what was spent follows from the releases, and nothing of it becomes less."""
         releases = min(int(told["releases"]), own.allowed)
         due = {"granted": own.granted, "delta": own.delta, "allowed": own.allowed, "releases": releases}
         due |= {"spent": epsilon(releases, own.multiplier, own.delta)}
         messages = sum(value for name, value in told.items() if name.startswith(_MESSAGES))
         due |= {} if messages else {"releases": 0}
-        before = self._last.get(party, {})
+        before = self._last
         for name, value in told.items():
             if name in due and not math.isclose(value, due[name], rel_tol=_CLOSE, abs_tol=_CLOSE):
-                raise self._refusal(party, name, value, f"{due[name]:g}")
+                raise self._refusal(name, value, f"{due[name]:g}")
             if value < before.get(name, 0.0) * (1 - _CLOSE):
-                raise self._refusal(party, name, value, f"no less than {before[name]:g}")
+                raise self._refusal(name, value, f"no less than {before[name]:g}")
 
-    def _refusal(self, party: str, name: str, came: float, due: str) -> MessageError:
-        return MessageError(f"'{party}' told of its budget '{name}' = {came:g}; {due} was expected.")
+    def _refusal(self, name: str, came: float, due: str) -> MessageError:
+        return MessageError(f"'{self.party}' told of its budget '{name}' = {came:g}; {due} was expected.")
 
 
 def _check_messages(party: str, told: dict[str, float], most: int) -> None:

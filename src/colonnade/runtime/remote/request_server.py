@@ -45,6 +45,9 @@ class RequestServer(ABC):
         self.leaders: Sequence[str] = (OWNER,)  # whom a letter may be written for
         self.ended = False
         self._last: tuple[int, bytes, bytes] | None = None  # sequence, request, reply
+        self._frame: tuple[bytes | memoryview, Fields] | None = (
+            None  # the last one that was read, which some read twice
+        )
 
     @property
     @abstractmethod
@@ -113,23 +116,27 @@ class RequestServer(ABC):
         frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
         return letter.reply("answer", self.name, frame)
 
+    @abstractmethod
     def wants_reply(self, letter: Packet) -> bool:
-        """Whether somebody waits for the reply, if only to know that all is well; in an alignment always."""
-        return True
+        """Whether somebody waits for the reply, if only to know that all is well."""
 
-    def check_read(self, letter: Packet) -> None:  # noqa: B027 - an alignment reads everything
+    @abstractmethod
+    def check_read(self, letter: Packet) -> None:
         """Refuse a request that says more than anybody reads."""
 
     def frame(self, letter: Packet, number: int) -> Fields:
         """The tensors of a frame, none if it is not there."""
         if number >= len(letter.frames) or not len(letter.frames[number]):
             return {}
+        if self._frame is not None and self._frame[0] is letter.frames[number]:
+            return self._frame[1]
         fields, about = decode_fields(letter.frames[number])
         if about != Envelope(letter.step or letter.kind, letter.leader, letter.round):
             raise MessageError(
                 f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of "
                 f"'{letter.leader}', step '{letter.step}', round {letter.round}."
             )
+        self._frame = letter.frames[number], fields
         return fields
 
     def message(self, kind: Any, letter: Packet) -> Any:

@@ -48,7 +48,7 @@ class DirectTransport:
 
     def session(self, party: str) -> bytes:
         """That of its seat."""
-        return self.parties[party].seat.session
+        return self.parties[party].spec.session
 
     def give(self, party: str, name: str, table: Table) -> None:
         """Put the rows in place."""

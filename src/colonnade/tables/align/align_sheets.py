@@ -13,8 +13,8 @@ from colonnade.core.options import seed_of, whole
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
 from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableError, unknown
-from colonnade.runtime import InProcess
 from colonnade.runtime.group import Group
+from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align.align_terms import MODES, AlignTerms
 from colonnade.tables.align.alignment import Alignment, who_learns
@@ -22,8 +22,9 @@ from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.comparison import too_few
 from colonnade.tables.align.id_texts import texts
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER
+from colonnade.wire.owner_half import OwnerHalf
 
 __all__ = ["Alignment", "AlignmentGroup", "HasIds", "align", "who_learns"]
 
@@ -114,33 +115,34 @@ def align(
         raise unknown("runtime of an alignment", runtime, RUNTIMES)
     began = time.process_time()
     groups = _groups([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
-    channel = Channel(wire=runtime == "bytes")
+    half = OwnerHalf(Ends())
+    parties = local_parties([group.name for group in groups], groups, half, {0}, encoded=runtime == "bytes")
     try:
-        AlignmentOwner(InProcess(groups, groups, channel, owner_is_first=True), terms, on_progress).run()
+        AlignmentOwner(parties, terms, on_progress).run()
     except (PrivacyError, NoCommonIdError):
         compared = groups[terms.comparer].peer.comparison
         if compared is None or compared.count is None:
             raise
         raise too_few(terms, compared.count) from None  # this process has all tables, so its user may know the number
     seconds = time.process_time() - began
-    by_party = {name: seat.seconds for name, seat in zip(called, groups, strict=True)}
-    # The time for relaying, which the owner does beside its own steps.
+    by_party = {name: group.seconds for name, group in zip(called, groups, strict=True)}
+    # What the owner does beside its own steps: it relays.
     by_party[called[0]] += seconds - sum(by_party.values())
     return Alignment(
         names=called,
-        rows={name: seat.peer.rows for name, seat in zip(called, groups, strict=True)},
+        rows={name: group.peer.rows for name, group in zip(called, groups, strict=True)},
         sizes=dict(zip(called, groups[0].peer.sizes, strict=True)),
         mode=mode,
         proof=groups[0].peer.proof,
         opened=who_learns(mode, called),
         seconds=seconds,
         seconds_by_party=by_party,
-        ledger=channel.ledger,
+        ledger=half.ledger,
     )
 
 
 def _groups(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
-    """Every party with its end of the protocol and an identity of its own."""
+    """Every party behind its end of the protocol, with an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
     return [

@@ -21,7 +21,6 @@ PARTY.toml::
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,148 +29,35 @@ from colonnade.core.options import check_name
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
 from colonnade.federation.certificates import (
-    Credentials,
     check_serves,
     common_name,
     read_credentials,
     read_identity,
-    read_public,
+)
+from colonnade.federation.public_keys import read_public
+from colonnade.federation.side_sections import (
+    LABELS,
+    AllowSection,
+    FederationSection,
+    Keys,
+    KeysSection,
+    OwnerFile,
+    OwnerSection,
+    PartyFile,
+    PredictSection,
 )
 from colonnade.federation.tls import split_address
-from colonnade.jobs.job_file import DataSection, Job, check_is_section, job_from, parse_toml, section
+from colonnade.jobs.job_file import DataSection, check_is_section, job_from, parse_toml, section
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.models import KINDS
 from colonnade.seal import SEALS
-from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align.align_terms import MODES
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
-LABELS = ("unsent", "protected", "inferable", "shown")
-"""What parties can tell of the labels: nothing, noisy ones, what can be inferred, all; from best to worst."""
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
-@dataclass(frozen=True)
-class KeysSection:
-    """A side's own keys."""
-
-    cert: str = "cert.pem"
-    key: str = "key.pem"
-    ca: str = "ca.pem"
-    identity: str = "identity.key"
-    crl: str | None = None
-
-
-@dataclass(frozen=True)
-class FederationSection(KeysSection):
-    """Where the owner listens, with which keys, and how long it waits."""
-
-    listen: str = "0.0.0.0:8443"
-    deadline: int = 300
-    labels: str = "protected"
-    """The worst that may become of the labels, see :data:`LABELS`."""
-
-
-@dataclass(frozen=True)
-class OwnerSection:
-    """Whom the party dials."""
-
-    address: str
-    key: str
-
-
-@dataclass(frozen=True)
-class PredictSection:
-    """New rows that may be scored."""
-
-    files: str | list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class AllowSection:
-    """What the party's operator lets happen; None is no limit."""
-
-    methods: list[str] | None = None
-    seals: list[str] | None = None
-    needs: list[str] = field(default_factory=list)
-    networks: list[str] | None = None
-    layers: int | None = None
-    """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
-    width: int | None = None
-    """How many numbers of one of our rows may leave in a round."""
-    outputs: int = 1000
-    """How many outputs, such as classes, the owner may claim."""
-    epsilon: float | None = None
-    delta: float = 1e-5
-    """The most that a job with ``epsilon`` may have; an epsilon says nothing beside a large one."""
-    rounds: int | None = None
-    rows: int | None = None
-    align: list[str] = field(default_factory=lambda: ["psi"])
-    """Ways to compare ids; "plain" tells the owner every id that it can guess."""
-    minimum: int | None = None
-    maximum: int | None = None
-    alignments: int = 10
-    """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
-    runs: int = 1
-    changes: int = 0
-    """How often in a job a person may be summed over another set of parties under Blind(recover=True); every time
-    may show single parties' values of that person."""
-    mix: int = 2
-    """How many parties a blinded sum must have beside this one."""
-    patience: int = 3600
-    terms: str | None = None
-    """A file with the only terms that may be signed, as ``colonnade owner --terms`` printed them."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """One side's keys, read and checked."""
-
-    identity: Identity
-    certificate: Credentials | None
-    """None where somebody else's TLS carries the letters, as in NVIDIA FLARE."""
-    crl: Path | None
-
-    @property
-    def credentials(self) -> Credentials:
-        """The certificate of a side that connects by itself."""
-        if self.certificate is None:
-            raise ConfigError("this paper was read without its certificates; read it with tls=True to connect.")
-        return self.certificate
-
-
-@dataclass(frozen=True)
-class OwnerFile:
-    """A JOB.toml."""
-
-    job: Job
-    own: PartySection
-    others: dict[str, bytes]
-    """Every other party's public identity key, in their order."""
-    align: AlignSection
-    prepare: PrepareSection
-    federation: FederationSection
-    keys: Keys
-    beside: Path
-
-
-@dataclass(frozen=True)
-class PartyFile:
-    """A PARTY.toml."""
-
-    party: PartySection
-    address: str
-    owner: bytes
-    allow: AllowSection
-    peers: dict[str, bytes]
-    terms: dict[str, Any] | None
-    """The only terms that may be signed, if the operator has read some."""
-    predict: list[str]
-    keys: Keys
-    beside: Path
-
-
-def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerFile:
+def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
     for name in ("federation", "align", "prepare", "train", "method"):
@@ -200,7 +86,7 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerFile:
     )
 
 
-def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyFile:
+def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
     for name in _PARTY:
@@ -306,7 +192,7 @@ def _peers(came: dict[str, Any], beside: Path) -> dict[str, bytes]:
 
 
 def _check_address(key: str, came: str, name: str) -> None:
-    """An address that is none is the paper's mistake, and no network mends it."""
+    """An address that is none is a mistake in the file, and no network mends it."""
     try:
         split_address(came)
     except LinkError as error:
@@ -315,8 +201,10 @@ def _check_address(key: str, came: str, name: str) -> None:
 
 def _path(came: str, beside: Path) -> str | Path:
     """A path beside the file, if there is such a file; else the text itself, which may be a key."""
-    place = beside / came
-    return place if place.is_file() else came
+    try:
+        return beside / came if (beside / came).is_file() else came
+    except OSError:  # too long for a path: it may be the text of a certificate
+        return came
 
 
 def _keys(how: KeysSection, beside: Path, *, tls: bool) -> Keys:

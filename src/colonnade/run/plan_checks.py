@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,31 +23,21 @@ from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_clas
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
 from colonnade.run.absence import check_policy, check_when_away
-from colonnade.run.apart_setup import far_for
+from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
-from colonnade.runtime import plain_runtime
 from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
-from colonnade.seal import Seal, Seals, describe, listed, make_seals
+from colonnade.runtime.setup import plain_runtime
+from colonnade.seal import Seals, describe, listed, make_seals
+from colonnade.store.run_folder import make_folder
 
 Many = Any  # one builder, or a list with one per party
 MOST_THREADS = 1024
 MOST_CHARACTERS = 10_000  # of one party's column names in a description, which is written with every checkpoint
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A run before its first round: what decides it, every part checked."""
-
-    method: Method
-    settings: Settings
-    seals: Seals
-    given: list[Seal]
-    models: list[models.ModelBuilder]
-    optimizers: list[optim.OptimizerBuilder]
-
-
-def plan(
+def make_plan(
     tables: Sequence[Table],
     method: str | Method = "vimadmm",
     *,
@@ -93,32 +83,24 @@ def plan(
     parties = parties_of(tables)
     builders = one_each(_default_models(parties) if model is None else model, parties, "model")
     optimizers = one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    return Plan(chosen, settings, seals, listed(seal), builders, optimizers)
+    return Plan(chosen, settings, tuple(builders), tuple(optimizers), tuple(listed(seal)))
 
 
 def start(
-    what: Plan,
+    plan: Plan,
     tables: Sequence[Table],
     folder: str | Path | None = None,
-    far: RemoteSetup | None = None,
+    remote: RemoteSetup | None = None,
     secrets: Mapping[str, bytes] | None = None,
 ) -> Run:
-    """The run before its first round, with a network and an optimiser for every party; ``far`` ones have their own.
+    """The run before its first round, with a network and an optimiser for every party.
 
-    ``secrets`` are those of sides that computed elsewhere, to do in this process what they did.
+    ``remote`` says how parties in other processes are reached, which have their own. ``secrets`` are those of sides
+    that computed elsewhere, to do in this process what they did.
     """
     place = None if folder is None else make_folder(folder)
-    each = what.settings, what.models, what.optimizers
-    return Run(
-        tables,
-        what.method,
-        *each,
-        seals=what.seals,
-        folder=place,
-        description=_describe(tables, what.method, what.models, what.optimizers, what.given),
-        far=far or far_for(tables, what.method, *each, place),
-        secrets=secrets,
-    )
+    remote = remote or remote_setup_for(tables, plan, place)
+    return Run(tables, plan, folder=place, description=describe_run(tables, plan), remote=remote, secrets=secrets)
 
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
@@ -209,15 +191,13 @@ def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
     return each
 
 
-def _describe(
-    tables: Sequence[Table], method: Method, builders: Many, optimizers: Many, seals: list[Seal]
-) -> dict[str, Any]:
+def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:
     """What a run folder says of its run, so that it can be resumed."""
     return {
-        "method": {"name": method.name, **asdict(method)},
-        "model": [models.describe(builder) for builder in builders],
-        "optimizer": [optim.describe(builder) for builder in optimizers],
-        "seal": describe(seals),
+        "method": {"name": plan.method.name, **asdict(plan.method)},
+        "model": [models.describe(builder) for builder in plan.models],
+        "optimizer": [optim.describe(builder) for builder in plan.optimizers],
+        "seal": describe(plan.seal),
         "data": tables[0].origin,
         "columns": {table.name: _columns(table.source_names) for table in tables if table.source_names},
         **outline_of(tables),

@@ -1,0 +1,163 @@
+"""The owner's half of a message: it seals and counts what it sends, and counts, checks and opens what it gets.
+
+Every runtime runs this half, so that a simulated byte is a deployed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from colonnade.core.schedule import OWNER, Turn
+from colonnade.errors import SealError, naming
+from colonnade.seal.blind import SPREAD
+from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
+from colonnade.wire.answer_memory import AnswerMemory, Presence, memory_name
+from colonnade.wire.ends import Ends
+from colonnade.wire.ledger import Ledger
+from colonnade.wire.message import Envelope, as_message, sendable, size
+
+Fields = dict[str, Tensor]
+
+
+class Answer(NamedTuple):
+    """A party's reply as it arrived, the class of its message, and tensors of the shapes that it must have."""
+
+    wire: Fields
+    kind: Any
+    form: Fields
+
+
+class Checks(Protocol):
+    """What every message must look like, as all sides agreed."""
+
+    def check(self, party: str, way: str, step: str, fields: Mapping[str, Tensor], rows: int, round: int) -> None:
+        """Refuse a message of another form."""
+
+
+class OwnerHalf:
+    """The half of whoever leads a turn. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
+
+    def __init__(
+        self,
+        ends: Ends,
+        ledger: Ledger | None = None,
+        memory: AnswerMemory | None = None,
+        *,
+        checks: Checks | None = None,
+        opener: str = OWNER,
+    ) -> None:
+        self.ends, self.seals, self.checks, self.opener = ends, ends.seals, checks, opener
+        self.ledger = Ledger() if ledger is None else ledger
+        self.memory = AnswerMemory() if memory is None else memory
+        self.presence = Presence()
+
+    def seal(self, message: Any, parties: Sequence[str], step: str, turn: Turn) -> Fields:
+        """What travels of one message to these parties; it is sealed once."""
+        fields = sendable(message, turn.leader, step, turn.round)
+        if self.checks is not None:
+            for party in parties:
+                self.checks.check(party, "down", step, fields, turn.rows.shape[-1], turn.round)
+        receiver = parties[0] if len(parties) == 1 else "all"
+        down = self.seals.down
+        wire = fields if down is None else self.ends[turn.leader].compress(down, fields, receiver, step, turn)
+        for party in parties:
+            self.count(wire, turn.leader, party, step, turn)
+        return wire
+
+    def open(self, answer: Answer, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
+        """A party's reply as the leader of the turn reads it, counted, checked and remembered.
+
+        ``summed`` says that only the sum of such replies was asked for.
+        """
+        wire, kind, form = answer
+        self.count(wire, party, turn.leader, step, turn, "", summed)
+        end = self.ends[turn.leader]
+        if self.checks is None and self.seals.up is None and wire.keys() == form.keys():
+            fields = wire
+        elif self.checks is None:
+            fields = end.expand(self.seals.up, wire, form, party, step, turn)
+        else:
+            checks, rows = self.checks, turn.rows.shape[-1]
+            with naming(party, step, f" of round {turn.round}"):
+                fields = end.expand(
+                    self.seals.up, wire, form, party, step, turn,
+                    lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
+                )  # fmt: skip
+        message = kind(**fields) if fields is wire else as_message(kind, form, fields)
+        self.note(party, step, message, turn)
+        return message
+
+    def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
+        """Remember a party's reply in training: its mean may stand for the party when it is absent."""
+        if turn.training and self.memory.keeps_means:
+            name, whole = memory_name(party, turn), not self.presence.absence.away
+            self.memory.note(name, step, message, turn, whole=whole)
+
+    def count(
+        self,
+        fields: Fields,
+        sender: str,
+        receiver: str,
+        step: str,
+        turn: Turn,
+        purpose: str = "",
+        summed: bool = False,
+    ) -> None:
+        """A message's line in the ledger; refused if one of its two sides does not answer for now."""
+        presence = self.presence
+        if presence.absence.away or presence.silent:
+            presence.check(sender, turn.round)
+            presence.check(receiver, turn.round)
+        bytes_of = size(fields, Envelope(step, sender, turn.round))
+        self.ledger.record(purpose or turn.purpose, step, sender, receiver, bytes_of, summed=summed)
+
+    # Blinded sums
+
+    def check_asked(self, blinding: BlindOwner, asked: Sequence[str], step: str, turn: Turn) -> None:
+        """Refuse a blinded sum over others than those who agreed on its keys."""
+        away = self.presence.absence.away.intersection(blinding.parties)
+        if away.union(asked) != set(blinding.parties):
+            raise SealError(
+                f"step '{step}' of round {turn.round} asks {', '.join(asked)} for a blinded sum that "
+                f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
+            )
+        blinding.check_enough(len(asked))
+
+    def sum_task(self, blinding: BlindOwner, form: Fields, step: str, turn: Turn, told: Fields) -> SumTask:
+        """What a sum of such fields is, as its opener sees it before it has any of them."""
+        codes = self.ends[self.opener].sum_codes(form, len(blinding.parties), step, turn)
+        bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
+        shapes = {name: tuple(form[name].shape) if name in form else () for name in codes}
+        return SumTask(codes, shapes, bounds, self.ends.subject(step, turn, told), turn, step)
+
+    def open_sum(self, blinding: BlindOwner, kind: Any, form: Fields, task: SumTask) -> Any:
+        """Lead the sum that the parties hold their values for, and open it."""
+        totals, count = blinding.sum(task, self._carrier(task.turn))
+        decoded = {name: task.expected[name].decode(total, count) for name, total in totals.items()}
+        opened = self.ends[self.opener].open_sum(task.expected, decoded, count, task.step, task.turn)
+        return as_message(kind, form, opened)
+
+    def agree_on_keys(self, blinding: BlindOwner, turn: Turn) -> None:
+        """Have the parties agree on keys, if they have not."""
+        blinding.ready(self._carrier(turn))
+
+    def _carrier(self, turn: Turn) -> Carry:
+        def carry(fields: Fields, sender: str, receiver: str, step: str, purpose: str) -> Fields:
+            summed = receiver == self.opener and not purpose  # the key agreement has a purpose of its own
+            self.count(fields, sender, receiver, step, turn, purpose, summed)
+            return fields
+
+        return carry
+
+
+def add(messages: Sequence[Any]) -> Any:
+    """The sum of messages field by field, in their order, so that every runtime rounds alike."""
+    totals = [fields[0].clone() for fields in zip(*messages, strict=True)]
+    for message in messages[1:]:
+        for total, value in zip(totals, message, strict=True):
+            total += value
+    return type(messages[0])(*totals)
