@@ -14,7 +14,7 @@ from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
-from colonnade.tables.align.align_sheets import AlignmentGroup, _seats
+from colonnade.tables.align.align_sheets import AlignmentGroup, _groups
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner
 from colonnade.tables.align.alignment_party import PLACES, POINTS, AlignmentParty, shuffle

@@ -97,7 +97,7 @@ def _predict(
 
 
 def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
-    """Train, with everybody's terms said first and progress shown after."""
+    """Train; print the terms of all sides first, and then show progress."""
     _gather(host, quiet=quiet)
     with bars(quiet=quiet) as shown:
         return host.train(follow(shown, method))
@@ -128,7 +128,7 @@ def party(
 
 @contextmanager
 def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
-    """Logs, metrics, signals and the exit code of one side."""
+    """Set up the logs, metrics, signals and exit code of one side."""
     metrics = Metrics()
     with ending(metrics, as_json=log_format == JSON):
         log_to(log_format)
@@ -139,8 +139,8 @@ def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
 
 @contextmanager
 def ending(metrics: Metrics | None = None, *, as_json: bool = False) -> Iterator[None]:
-    """The sentence and the exit code for whatever ends a side."""
-    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
+    """Print the sentence and set the exit code for the error that ends a side."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as after Ctrl-C
     try:
         yield
     except (ColonnadeError, KeyboardInterrupt) as error:

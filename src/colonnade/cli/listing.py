@@ -1,4 +1,4 @@
-"""``colonnade methods`` and ``colonnade data``: what there is to choose from."""
+"""``colonnade methods``, ``colonnade data`` and ``colonnade seals``: lists of the available ones."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def methods(
 def data(json: Json = False) -> None:
     """List the data sets by name: size, licence, and whether they can be loaded here."""
     if json:
-        print_json({name: {**asdict(one), "available": one.available} for name, one in datasets().items()})
+        print_json({name: {**asdict(known), "available": known.available} for name, known in datasets().items()})
         return
     table = Table("name", "train", "test", "shape", "classes", "licence", "here?", box=None, padding=(0, 1, 0, 0))
-    for one in datasets().values():
-        table.add_row(*_row(one))
+    for dataset in datasets().values():
+        table.add_row(*_row(dataset))
     out.print(table)
     out.print("Train and test are rows; COLONNADE_DATA names the folder with the files.", style="dim")
 
@@ -54,11 +54,13 @@ def seals(json: Json = False) -> None:
     """List the seals that a message, or the labels, can be given on their way, with their options."""
     options = {kind: {field.name: field.default for field in fields(seal)} for kind, seal in SEALS.items()}
     if json:
-        print_json({kind: {"summary": _first_line(SEALS[kind]), "options": found} for kind, found in options.items()})
+        print_json(
+            {kind: {"summary": _first_line(SEALS[kind]), "options": defaults} for kind, defaults in options.items()}
+        )
         return
     table = Table("kind", "what it does", "options", box=None, padding=(0, 1, 0, 0))
-    for kind, found in options.items():
-        table.add_row(kind, _first_line(SEALS[kind]), ", ".join(f"{name}={value}" for name, value in found.items()))
+    for kind, defaults in options.items():
+        table.add_row(kind, _first_line(SEALS[kind]), ", ".join(f"{name}={value}" for name, value in defaults.items()))
     out.print(table)
     typer.echo('In a job file: [[seal]], then kind = "bits" and options, one section per seal.')
 
@@ -67,10 +69,10 @@ def _first_line(thing: object) -> str:
     return inspect.cleandoc(thing.__doc__ or "").splitlines()[0]
 
 
-def _row(one: Dataset) -> list[str]:
-    rows = [f"{count:,}" for count in one.rows]
-    shape = "x".join(map(str, one.shape))
-    return [one.name, *rows, shape, str(one.classes), one.licence, "yes" if one.available else "no"]
+def _row(dataset: Dataset) -> list[str]:
+    rows = [f"{count:,}" for count in dataset.rows]
+    shape = "x".join(map(str, dataset.shape))
+    return [dataset.name, *rows, shape, str(dataset.classes), dataset.licence, "yes" if dataset.available else "no"]
 
 
 def _facts(method: type[Method]) -> dict[str, Any]:

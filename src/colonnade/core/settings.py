@@ -1,4 +1,4 @@
-"""What decides a run, as plain data that is kept in its folder."""
+"""The settings of a run, as plain data that is kept in the run folder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Settings:
     evaluate_every: int
     stop_drop: float | None
     threads: int
-    # What came later has a default, so that older folders can be resumed.
+    # Settings of later versions have a default, so that runs of older versions can be resumed.
     missing: str = "refuse"
     when_away: str = "wait"
     task: str = "classes"
     weights: list[float] | str | None = None
-    cluster: dict[str, Any] | None = None  # where, which changes no number; a resumed run must know it all the same
+    cluster: dict[str, Any] | None = None  # changes no result, but a resumed run needs it to run in the same place
 
 
 def complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a folder, with the defaults of what came after it was written."""
+    """The settings in a run folder, with defaults for those that its version did not have."""
     return {field.name: field.default for field in fields(Settings) if field.default is not MISSING} | settings

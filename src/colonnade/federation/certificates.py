@@ -35,9 +35,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.disk.small_files import read_small
+from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import FolderError, LinkError, RefusedError, printable
 from colonnade.seal.key_agreement import Identity
-from colonnade.store.run_folder import write_bytes
 
 OWNER = "owner"
 LONGEST_NAME = 64  # of a certificate, by the standard

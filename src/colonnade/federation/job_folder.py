@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError
 from colonnade.federation.audit_log import lock_file
 from colonnade.federation.terms import first_difference
-from colonnade.store.run_folder import make_folder, write_bytes, write_text
 from colonnade.store.secret_file import secret_in
 
 ENDED = "ended.json"

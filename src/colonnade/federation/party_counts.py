@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError, PrivacyError
 from colonnade.federation.terms import job_id
-from colonnade.store.run_folder import make_folder, write_bytes, write_text
 
 
 class Runs:

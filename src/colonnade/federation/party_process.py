@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import (
     Broken,
     ColonnadeError,

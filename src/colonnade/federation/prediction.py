@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import new_sheet, preparation_in
@@ -32,7 +33,6 @@ from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.study.scores import Scores
 from colonnade.tables.align.alignment_owner import Progress
 from colonnade.wire.ledger import OWNER, Ledger

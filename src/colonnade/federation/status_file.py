@@ -17,8 +17,8 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import FolderError, printable, unknown
-from colonnade.store.run_folder import write_text
 
 NAME = "status.json"
 STATES = ("waiting", "aligning", "training", "finished", "stopped")

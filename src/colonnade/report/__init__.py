@@ -7,13 +7,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.report.beside import write_beside
 from colonnade.report.compare import why_apart
 from colonnade.report.overview import unfinished
 from colonnade.report.page import document, page, sections
 from colonnade.report.summary import RunView, common_accuracy, printable, read_summary
-from colonnade.store.run_folder import make_folder, write_text
 
 __all__ = [
     "RunView",

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.report.picture import Picture
 from colonnade.report.summary import RunView
-from colonnade.store.run_folder import make_folder, write_text
 
 
 def write_beside(page: Path, pictures: Sequence[Picture], runs: Sequence[RunView]) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError
 from colonnade.run.map_step import embedding_map
 from colonnade.run.rehearsal import rehearse_tables
@@ -20,7 +21,6 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.remote.transport import DirectTransport, Transport
 from colonnade.runtime.schema import Schema
 from colonnade.seal.key_agreement import Identity
-from colonnade.store.run_folder import make_folder
 from colonnade.store.secret_file import fresh_secret, secret_in
 from colonnade.store.state_folder import StateFolder
 from colonnade.wire.ledger import OWNER

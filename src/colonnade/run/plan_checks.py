@@ -20,6 +20,7 @@ from colonnade.core.settings import Settings
 from colonnade.core.table import Table, check_federation, owners_of, parties_of
 from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
 from colonnade.run.absence import check_policy, check_when_away
 from colonnade.run.apart_setup import remote_setup_for

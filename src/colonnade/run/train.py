@@ -19,6 +19,7 @@ from colonnade.core.task import Weights
 from colonnade.data import reload
 from colonnade.data.sharing import schedule_for
 from colonnade.data.stand_ins import stand_ins
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
 from colonnade.run.absence import DropOuts
 from colonnade.run.apart_setup import remote_setup_for
@@ -30,7 +31,7 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.seal import make_seal
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.store.preparation_files import read_preparations
-from colonnade.store.run_folder import check_vacant, make_folder
+from colonnade.store.run_folder import check_vacant
 
 
 def train(

@@ -1,4 +1,7 @@
-"""One recoverable sum (:mod:`colonnade.seal.recover`), every message of its five phases carried and counted."""
+"""The owner's part of one recoverable sum (:mod:`colonnade.seal.recover`), with the messages of its five phases.
+
+Every message goes through ``send``, so that it is carried to its receiver and counted in the ledger.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +26,34 @@ Send = Callable[[Fields, str, str, str], Fields]
 
 
 class Answering(Protocol):
-    """All that is asked of a party's end here."""
+    """The part of a party's end that a recoverable sum uses."""
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """What the party says in a phase."""
+        """The party's reply in a phase."""
+
+
+class SumSession(NamedTuple):
+    """The sides of blinded sums after their key agreement: the parties' ends and public keys, and the owner."""
+
+    ends: Mapping[str, Answering]
+    manifest: Mapping[str, bytes]
+    roster: bytes
+    owner: str
 
 
 class RecoverableSum:
-    """One sum over those who answer to its end; a party that is silent in a phase is out of the later ones."""
+    """One sum over the parties that answer in every phase; one that is absent in a phase is left out of later ones."""
 
     def __init__(
         self,
-        ends: Mapping[str, Answering],
-        manifest: Mapping[str, bytes],
-        roster: bytes,
+        session: SumSession,
         asked: Ticket,
         ticket: Ticket,
         ring: Ring,
-        owner: str,
         send: Send,
+        *,
+        present: Sequence[str] | None = None,
+        over: tuple[str, ...] | None = None,
     ) -> None:
         """``asked`` names step and fields; ``ticket`` is what all make of it who agree on rings and scales."""
         self.names = sorted(ends)
@@ -100,19 +112,20 @@ class RecoverableSum:
         self.owner.check_revealed(party, reveal)
         return reveal
 
-    def _check_here(self, phase: str) -> None:
-        """Give a sum up that lacks a party before anybody signs who remains, so that it can be asked again.
+    def _check_present(self, phase: str) -> None:
+        """Give a sum up that lacks a required party, so that it can be asked again.
 
-        When all masked messages are there, enough parties open their sum.
+        That is only possible before parties sign the list of survivors. Once all masked messages have arrived, the
+        threshold of parties is enough to open their sum.
         """
-        gone = [name for name in self.over or () if name not in self.here]
-        if gone and (phase in ("advertise", "share", "mask") or len(self.here) < self.owner.threshold):
-            raise AwayError(f"'{gone[0]}' fell away within a sum that needs everybody who began it.", gone[0])
+        absent = [name for name in self.over or () if name not in self.present]
+        if absent and (phase in ("advertise", "share", "mask") or len(self.present) < self.owner.threshold):
+            raise AwayError(f"'{absent[0]}' fell away within a sum that needs everybody who began it.", absent[0])
 
     def _up(self, phase: str, told: Mapping[str, Fields], read: Callable[[str, Fields], T]) -> dict[str, T]:
         def exchange(name: str) -> Fields:
-            said = self.ends[name].answer(phase, told.get(name, {}), self.asked)
-            return self.send(said, name, self.owner_name, phase)
+            reply = self.ends[name].answer(phase, told.get(name, {}), self.asked)
+            return self.send(reply, name, self.owner_name, phase)
 
         said = self._all(exchange)
         self._check_here(phase)
@@ -122,13 +135,13 @@ class RecoverableSum:
         return self._all(lambda name: self.send(say(name), self.owner_name, name, phase))
 
     def _all(self, exchange: Callable[[str], Fields]) -> dict[str, Fields]:
-        heard = {}
-        for name in list(self.here):
+        arrived = {}
+        for name in list(self.present):
             try:
-                heard[name] = exchange(name)
+                arrived[name] = exchange(name)
             except AwayError:
-                self.here.remove(name)
-        return heard
+                self.present.remove(name)
+        return arrived
 
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
         return stacked(said, self.names)
@@ -138,12 +151,12 @@ class RecoverableSum:
             said = only(unstacked(fields, self.names, parts=1))
             if wrong := [len(one) for one in said.values() if len(one) != length]:
                 raise SealError(f"a share of {wrong[0]} bytes came, and {length} were expected.")
-            return said
+            return shares
 
 
 @contextmanager
 def _said_by(party: str, what: str) -> Iterator[None]:
-    """Let an error name the party and the field that it is about."""
+    """Add the party and the field to an error about a message."""
     try:
         yield
     except (MessageError, SealError) as error:

@@ -1,4 +1,4 @@
-"""Bytes of several parties (keys, signatures, shares) as the tensors of one message, and back."""
+"""Keys, signatures and shares of one or several parties as the tensors of one message, and back to bytes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from colonnade.errors import MessageError
 
 Fields = dict[str, Tensor]
 Said = dict[str, tuple[bytes, ...]]
-"""What each party said, in parts."""
+"""Each party's bytes, in parts."""
 NOTHING = torch.zeros(0, dtype=torch.int16)
 _NOBODY = torch.zeros((), dtype=torch.int16)  # is no list, as a missing one is not
 _SHOWN = 8  # fields in a refusal
 
 
 def spoken(*parts: bytes) -> Fields:
-    """What one party says."""
+    """One party's bytes, in parts, as the fields of a message."""
     return {f"part{k}": _bytes(part) for k, part in enumerate(parts)}
 
 
@@ -80,10 +80,10 @@ def forms_of(fields: Mapping[str, Tensor]) -> str:
 
 
 def single(said: Mapping[str, bytes]) -> Said:
-    """What is said in one part."""
+    """Bytes by party, each as a single part."""
     return {name: (part,) for name, part in said.items()}
 
 
 def only(said: Said) -> dict[str, bytes]:
-    """The one part of everybody."""
+    """The first part of each party's bytes."""
     return {name: parts[0] for name, parts in said.items()}

@@ -1,4 +1,7 @@
-"""Privacy budgets on disk between checkpoints: evaluating and predicting are releases that no checkpoint follows."""
+"""The file in a run folder with what was used of every party's privacy budget.
+
+It is also written between checkpoints: evaluations and predictions release values too, and no checkpoint follows them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from colonnade.core.state import under
 from colonnade.disk.tensor_files import read_tensors
+from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import CheckpointError
 from colonnade.store.run_folder import write_bytes
 from colonnade.wire.ends import Ends
@@ -44,7 +48,7 @@ def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
 
 
 def is_written(folder: Path) -> bool:
-    """Whether a folder says what was spent."""
+    """Whether a folder has the file of used budgets."""
     return (folder / SPENT).exists()
 
 
@@ -53,7 +57,7 @@ def _read(folder: Path) -> dict[str, Tensor]:
         flat = load(read_tensors(folder / SPENT))
     except (OSError, ValueError, SafetensorError):
         raise _not_known(folder, "damaged") from None
-    written = flat.pop(DIGEST, None)  # older folders have none
+    written = flat.pop(DIGEST, None)  # folders of older versions have no digest
     if written is not None and not torch.equal(written, _digest(flat)):
         raise _not_known(folder, "damaged")
     return flat

@@ -21,10 +21,10 @@ from colonnade.core.table import Table, check_federation
 from colonnade.data import load
 from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingError, unknown
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.study.sweep.cluster_sweep import over_cluster
 from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, found_at, grid
 from colonnade.study.sweep.sweep_table import Row, Sweep

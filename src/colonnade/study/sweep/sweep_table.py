@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError, unknown
-from colonnade.store.run_folder import history_csv, write_text
+from colonnade.store.run_folder import history_csv
 from colonnade.study.importance_of_parties import Importance
 
 Row = dict[str, Any]
