@@ -179,8 +179,8 @@ class OwnerTransport:
         """Wait for another connection of a party, and learn which of its processes it is from."""
         began, incarnation = time.monotonic(), b""
         log.info("waiting for '%s'", link.name)
-        self.metrics.away(link.name)
-        self.status.away(link.name)
+        self.metrics.absent(link.name)
+        self.status.absent(link.name)
         while not incarnation:
             time.sleep(max(link.greeted + PAUSE - time.monotonic(), 0.0))
             try:
@@ -244,8 +244,8 @@ class OwnerTransport:
             link.connection -= 1
         else:
             self.connections.hang_up(link.name, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
-            self.metrics.away(link.name)
-            self.status.away(link.name)
+            self.metrics.absent(link.name)
+            self.status.absent(link.name)
         self.status.failed(why)
         return error
 
