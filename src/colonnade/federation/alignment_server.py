@@ -1,4 +1,4 @@
-"""A party's end of an alignment behind letters."""
+"""A party's end of an alignment: it serves the owner's requests, and only steps of an alignment."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from colonnade.tables.align.align_sheets import AlignmentGroup
 from colonnade.wire.message import fields_of
 
 
-class AlignServer(RequestServer):
-    """A party's end of an alignment behind letters."""
+class AlignmentServer(RequestServer):
+    """A party's end of an alignment: it serves the owner's requests, and only steps of an alignment."""
 
-    def __init__(self, seat: AlignmentGroup, job: bytes, session: bytes) -> None:
+    def __init__(self, group: AlignmentGroup, job: bytes, session: bytes) -> None:
         agreed = {"job": job, "session": session, "plan": Schema.unchecked().digest}
-        super().__init__(seat.name, agreed, {"step": self._step})
-        self.seat = seat
+        super().__init__(group.name, agreed, {"step": self._step})
+        self.group = group
         self._turn = Turn(0, torch.arange(0), purpose="align")
 
-    def _step(self, letter: Packet) -> Fields | None:
+    def _step(self, packet: Packet) -> Fields | None:
         known = steps_of("party", steps)
-        if letter.step not in known:
-            raise unknown(f"step of an alignment at '{self.name}'", letter.step, known)
-        reads, _ = kinds_of(known[letter.step])
-        received = [] if reads is None else [self.message(reads, letter)]
-        (reply,) = self.seat.run(known[letter.step], self._turn, received, shared=False)
+        if packet.step not in known:
+            raise unknown(f"step of an alignment at '{self.name}'", packet.step, known)
+        reads, _ = kinds_of(known[packet.step])
+        received = [] if reads is None else [self.message(reads, packet)]
+        (reply,) = self.group.run(known[packet.step], self._turn, received, shared=False)
         return None if reply is None else fields_of(reply)
 
     def wants_reply(self, letter: Packet) -> bool:

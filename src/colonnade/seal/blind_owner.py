@@ -24,7 +24,7 @@ from colonnade.seal.blind_party import BlindParty, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
 from colonnade.seal.key_agreement import Hello, Identity, Ticket, roster_digest
 from colonnade.seal.pack import Codes
-from colonnade.seal.recover_owner import RecoverableSum, SumSession
+from colonnade.seal.recover_owner import RecoverableSum
 from colonnade.seal.relay import Fields, heard, stacked
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import total
