@@ -28,7 +28,7 @@ IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"an
 
 def seated(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
     terms = AlignTerms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
-    seats = _seats(IDS, terms)
+    seats = _groups(IDS, terms)
     return seats, AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms)
 
 
@@ -281,7 +281,7 @@ def test_nothing_is_given_before_everybody_signed() -> None:
 
 def test_in_plain_mode_no_list_comes_to_a_party() -> None:
     terms = AlignTerms("plain", NAMES, seed=0, minimum=1, maximum=None)
-    seats = _seats(IDS, terms)
+    seats = _groups(IDS, terms)
     AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms).agree()
     with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
         seats[1].peer.take(box(2, 5 * 32 + 28))

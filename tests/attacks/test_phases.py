@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.hostile import Score, attack_owner, train
+from colonnade.message import Envelope, decode_fields, encode
+from colonnade.runtime.letter import Letter, open_letter, write_letter
 from torch import Tensor
 
 import colonnade as cn
 from colonnade.errors import MessageError, SealError
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, write_letter
 from colonnade.seal.codec import as_wire
 from colonnade.seal.relay import stacked, unstacked
 

@@ -56,7 +56,7 @@ def owner(
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
-        quiet = quiet or log_format == JSON  # whoever reads the log as JSON expects nothing else there
+        quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
         paper = read_owner_file(job)
         if show_terms:
             print_json(terms_of(paper))
@@ -104,7 +104,7 @@ def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
 
 
 def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
-    """Show who will learn what, and bring everybody to their common rows."""
+    """Print what each side will learn, and align the rows of all sides."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
     with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:

@@ -201,7 +201,7 @@ class Method(ABC):
     labels: ClassVar[str] = "shown"
     """What parties can learn about labels, with the worst options: "unsent", "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
-    """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
+    """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
     summed_steps: ClassVar[tuple[str, ...]] = ()
     """The steps that it asks for by ``parties.sum`` alone, whenever ``only_sums`` holds; Blind covers their replies."""
     asked_steps: ClassVar[tuple[str, ...] | None] = None

@@ -186,7 +186,7 @@ class Turn:
     leader: str = OWNER
     """The owner that the parties reply to: the only one, or one of several by its name."""
     part: int = 0
-    """Which part of a table's rows these are, when many are asked about in parts."""
+    """The number of this part, when a table's rows are predicted in several parts."""
     training: bool = field(init=False, repr=False, compare=False)
     """Whether networks are in training mode (dropout, batch norm) in this turn."""
 

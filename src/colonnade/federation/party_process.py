@@ -32,7 +32,6 @@ from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import refusal, refused
 from colonnade.runtime.setup import threads
-from colonnade.store.run_folder import make_folder
 from colonnade.wire.ledger import OWNER
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 from colonnade.disk.small_files import opened
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import printable
 from colonnade.federation.audit_log import LONGEST_LINE
 from colonnade.federation.party_job import PartyJob
 from colonnade.report.party_page import MessageCount, PartyView, party_page
-from colonnade.store.run_folder import write_text
 from colonnade.wire.ledger import Ledger
 
 REPORT = "report.html"

@@ -102,7 +102,7 @@ def train_job(
 
 
 def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
-    """What a job says of a run on these tables; ``other`` options stand above the job's."""
+    """The plan of a job's run on these tables; ``other`` options override the job's."""
     given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
     return make_plan(rows, job.method, seal=job.seals, **given)
 

@@ -30,7 +30,6 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.setup import plain_runtime
 from colonnade.seal import Seals, describe, listed, make_seals
-from colonnade.store.run_folder import make_folder
 
 Many = Any  # one builder, or a list with one per party
 MOST_THREADS = 1024

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.core.state import Packed
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.runtime.remote.remote_party import KEPT
 from colonnade.store import checkpoint
 from colonnade.store.budget_file import is_written, read_spent, write_spent
 from colonnade.store.preparation_files import write_preparations
-from colonnade.store.run_folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.store.run_folder import check_vacant, history_csv
 
 if TYPE_CHECKING:
     from colonnade.run.training import Run

@@ -24,7 +24,7 @@ from colonnade.seal.blind_party import BlindParty, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
 from colonnade.seal.key_agreement import Hello, Identity, Ticket, roster_digest
 from colonnade.seal.pack import Codes
-from colonnade.seal.recover_owner import RecoverableSum
+from colonnade.seal.recover_owner import RecoverableSum, SumSession, SumTicket
 from colonnade.seal.relay import Fields, heard, stacked
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import total
@@ -68,7 +68,7 @@ class BlindEnd(Protocol):
 
 @dataclass(frozen=True)
 class Blinded:
-    """Who blinds sums together: the job that their keys are of, their public identities, and how each is reached."""
+    """The parties of blinded sums: the job of their keys, their public keys, and the ends that reach them."""
 
     job: bytes
     manifest: Mapping[str, bytes]
@@ -76,7 +76,7 @@ class Blinded:
 
     @property
     def parties(self) -> list[str]:
-        """Their names, in the order of their tables."""
+        """The parties' names, in the order of their tables."""
         return list(self.ends)
 
 
@@ -92,7 +92,7 @@ def check_parties(blind: Blind, parties: Sequence[str]) -> None:
 
 
 def simulated_parties(blind: Blind, parties: Sequence[str]) -> dict[str, BlindParty]:
-    """The blinded parties' ends in one process, with identities that are drawn for the occasion."""
+    """The ends of blinded parties in one process, with new identities."""
     check_parties(blind, parties)
     job, identities = os.urandom(16), {party: Identity.new() for party in parties}
     manifest = {party: identity.public for party, identity in identities.items()}
@@ -106,17 +106,17 @@ class BlindOwner:
     """One session of blinded sums: keys are agreed on at the first sum, and every sum has new masks."""
 
     def __init__(self, blind: Blind, blinded: Blinded, owner: str, *, leaves_out: bool = True) -> None:
-        """``leaves_out`` says whether a recoverable sum goes on without a party, or waits for it."""
+        """``leaves_out`` says whether a recoverable sum goes on without an absent party, or waits for it."""
         check_parties(blind, blinded.parties)
         self.blind, self.parties, self.owner, self.leaves_out = blind, blinded.parties, owner, leaves_out
         self.job, self.manifest, self.ends = blinded.job, blinded.manifest, blinded.ends
         self.serial = 0
-        self._told_before: dict[str, int] = {}  # in the present sum: a mark of what each was told before it
-        self.present: RecoverableSum | None = None  # the last one that was begun
+        self._told_before: dict[str, int] = {}  # in the present sum: the mark of each party's earlier messages
+        self.present: RecoverableSum | None = None  # the last recoverable sum that was begun
         self._roster = b""
 
     def forget_keys(self) -> None:
-        """Agree on keys anew at the next sum: a party that went back may be another process."""
+        """Agree on keys again at the next sum: a party that went back to a checkpoint may be another process."""
         self._roster = b""
 
     def check_enough(self, here: int) -> None:
@@ -128,7 +128,7 @@ class BlindOwner:
             )
 
     def ready(self, carry: Carry) -> None:
-        """Agree on keys, if nobody has."""
+        """Agree on keys, if that has not happened yet."""
         if not self._roster:
             self._tries("key agreement", lambda _: self.agree(carry))
 
@@ -194,12 +194,13 @@ class BlindOwner:
 
         asked = Ticket(task.turn.round, self.serial, 0, f"{task.step}: {'+'.join(names)}")
         ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
-        one = RecoverableSum(self.ends, self.manifest, self._roster, asked, ticket, ring, self.owner, send)
-        one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
         shapes = [task.shapes[name] for name in names]
         sizes = [math.prod(shape) for shape in shapes]
-        self.present, one.size = one, sum(sizes)
-        summed, survivors = one.run()
+        session = SumSession(self.ends, self.manifest, self._roster, self.owner)
+        required = over if self.leaves_out else tuple(sorted(self.ends))
+        one_sum = SumTicket(asked, ticket, ring, sum(sizes))
+        self.present = RecoverableSum(session, one_sum, send, present=present, over=required)
+        summed, survivors = self.present.run()
         parts = np.split(summed, np.cumsum(sizes)[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
@@ -221,7 +222,7 @@ class BlindOwner:
         signatures = self._gathered("confirm", SIGNATURE, self._relayed(hellos, "hello", carry), carry)
         relayed = self._relayed(signatures, "confirm", carry)
         for party, end in self.ends.items():
-            end.answer("join", told[party])
+            end.answer("join", relayed[party])
         self._roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
     def _gathered(

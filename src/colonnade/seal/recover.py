@@ -289,12 +289,12 @@ def run(
 ) -> Codes:
     """One whole sum in one process; ``away`` has the phase from which on a party is absent."""
 
-    def present(phase: str) -> list[str]:
+    def here(phase: str) -> list[str]:
         return [name for name in parties if phase in PHASES[: PHASES.index(away[name]) if name in away else None]]
 
-    adverts = owner.advertise([parties[name].advertise() for name in present("advertise")])
-    boxes = owner.share({name: parties[name].share(adverts) for name in present("share")})
-    owner.mask({name: parties[name].mask(boxes[name], codes[name]) for name in present("mask")})
+    adverts = owner.advertise([parties[name].advertise() for name in here("advertise")])
+    boxes = owner.share({name: parties[name].share(adverts) for name in here("share")})
+    owner.mask({name: parties[name].mask(boxes[name], codes[name]) for name in here("mask")})
     survivors = owner.announce()
-    signatures = owner.sign({name: parties[name].sign(survivors) for name in present("sign")})
-    return owner.open({name: parties[name].reveal(signatures) for name in present("reveal")})
+    signatures = owner.sign({name: parties[name].sign(survivors) for name in here("sign")})
+    return owner.open({name: parties[name].reveal(signatures) for name in here("reveal")})

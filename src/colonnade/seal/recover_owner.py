@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.seal import shamir
@@ -41,69 +41,82 @@ class SumSession(NamedTuple):
     owner: str
 
 
+class SumTicket(NamedTuple):
+    """One recoverable sum of a session."""
+
+    asked: Ticket
+    """The owner's ticket, which names step and fields."""
+    ticket: Ticket
+    """The ticket that also binds rings and scales, as every party computes it."""
+    ring: Ring
+    size: int | None = None
+    """How many codes every party masks, if that is known."""
+
+
 class RecoverableSum:
     """One sum over the parties that answer in every phase; one that is absent in a phase is left out of later ones."""
 
     def __init__(
         self,
         session: SumSession,
-        asked: Ticket,
-        ticket: Ticket,
-        ring: Ring,
+        sum: SumTicket,
         send: Send,
         *,
         present: Sequence[str] | None = None,
         over: tuple[str, ...] | None = None,
     ) -> None:
-        """``asked`` names step and fields; ``ticket`` is what all make of it who agree on rings and scales."""
-        self.names = sorted(ends)
-        self.ends, self.asked, self.ring, self.owner_name, self.send = ends, asked, ring, owner, send
-        self.owner = RecoverOwner(manifest, roster, ticket, ring)
-        self.here = list(self.names)
-        self.over: tuple[str, ...] | None = None  # who must remain; None for enough of them
-        self.size: int | None = None  # how many codes everybody masks, if it is known
+        """``present`` are the parties to ask first, all of them if None.
+
+        ``over`` are the parties that must remain; with None it is enough that more than two thirds do.
+        """
+        self.names, self.ends, self.owner_name = sorted(session.ends), session.ends, session.owner
+        self.asked, self.ring, self.size, self.send = sum.asked, sum.ring, sum.size, send
+        self.owner = RecoverOwner(session.manifest, session.roster, sum.ticket, sum.ring)
+        self.present = list(self.names if present is None else present)
+        self.over = over
 
     def run(self) -> tuple[Codes, tuple[str, ...]]:
-        """The sum of the survivors' codes, and who they are."""
-        mine = self._up("advertise", {}, self.advert)
-        adverts = self.owner.advertise(list(mine.values()))
-        told = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
-        boxes = self.owner.share(self._up("share", told, self.shared))
-        given = self._down("shares", lambda n: self._stacked(single(boxes[n])))
-        self.owner.mask(self._up("mask", given, self.masked))
+        """The sum of the survivors' codes, and the survivors' names."""
+        adverts = self.owner.advertise(list(self._up("advertise", {}, self.advert).values()))
+        all_adverts = self._down("adverts", lambda _: self._stacked({a.party: a[1:] for a in adverts}))
+        boxes = self.owner.share(self._up("share", all_adverts, self.shared))
+        shares = self._down("shares", lambda n: self._stacked(single(boxes[n])))
+        self.owner.mask(self._up("mask", shares, self.masked))
         survivors = self.owner.announce()
         lists = self._down("survivors", lambda _: self._stacked(dict.fromkeys(survivors, ())))
         signatures = self.owner.sign(self._up("sign", lists, self.signed))
-        told = self._down("signatures", lambda _: self._stacked(single(signatures)))
-        return self.owner.open(self._up("reveal", told, self.revealed)), survivors
+        all_signatures = self._down("signatures", lambda _: self._stacked(single(signatures)))
+        return self.owner.open(self._up("reveal", all_signatures, self.revealed)), survivors
 
-    # What one party says in a phase, as it must be; else an error that names the party.
+    # One party's reply in a phase, if it has the expected form; else an error that names the party.
 
     def advert(self, party: str, fields: Fields) -> Advert:
-        """Its key for this sum, and its promise of a seed."""
+        """The party's key for this sum, and the commitment to its seed."""
         return Advert(party, *heard(fields, ADVERT, party))
 
     def shared(self, party: str, fields: Fields) -> dict[str, bytes]:
-        """Its boxes for the others."""
+        """The party's encrypted shares for the others."""
         boxes = self._boxes(party, "shares", fields, BOX)
         self.owner.check_shared(party, boxes)
         return boxes
 
     def masked(self, party: str, fields: Fields) -> Codes:
-        """Its masked message."""
+        """The party's masked message."""
         with _said_by(party, "codes"):
             codes, shape = from_wire("codes", fields, self.ring.bits)
-            due = shape if self.size is None else (self.size,)
-            if len(fields) > 2 or shape != due:
-                raise SealError(f"{forms_of(fields)} of the shape {shape} came, and {due} of 'codes' was expected.")
+            expected = shape if self.size is None else (self.size,)
+            if len(fields) > 2 or shape != expected:
+                raise SealError(
+                    f"{forms_of(fields)} of the shape {shape} came, and {expected} of 'codes' was expected."
+                )
             return codes.reshape(shape)
 
     def signed(self, party: str, fields: Fields) -> bytes:
-        """Its signature of who remains."""
+        """The party's signature of the list of survivors."""
         return heard(fields, SIGNATURE, party)[0]
 
     def revealed(self, party: str, fields: Fields) -> Reveal:
-        """Its shares of seeds and keys."""
+        """The party's shares of seeds and keys."""
         kinds = ("seed_", "key_")
         own = {kind: {n.removeprefix(kind): t for n, t in fields.items() if n.startswith(kind)} for kind in kinds}
         if sum(map(len, own.values())) < len(fields):
@@ -127,9 +140,9 @@ class RecoverableSum:
             reply = self.ends[name].answer(phase, told.get(name, {}), self.asked)
             return self.send(reply, name, self.owner_name, phase)
 
-        said = self._all(exchange)
-        self._check_here(phase)
-        return {name: read(name, fields) for name, fields in said.items()}
+        replies = self._all(exchange)
+        self._check_present(phase)
+        return {name: read(name, fields) for name, fields in replies.items()}
 
     def _down(self, phase: str, say: Callable[[str], Fields]) -> dict[str, Fields]:
         return self._all(lambda name: self.send(say(name), self.owner_name, name, phase))
@@ -148,8 +161,8 @@ class RecoverableSum:
 
     def _boxes(self, party: str, what: str, fields: Fields, length: int) -> dict[str, bytes]:
         with _said_by(party, what):
-            said = only(unstacked(fields, self.names, parts=1))
-            if wrong := [len(one) for one in said.values() if len(one) != length]:
+            shares = only(unstacked(fields, self.names, parts=1))
+            if wrong := [len(share) for share in shares.values() if len(share) != length]:
                 raise SealError(f"a share of {wrong[0]} bytes came, and {length} were expected.")
             return shares
 

@@ -13,8 +13,8 @@ Fields = dict[str, Tensor]
 Said = dict[str, tuple[bytes, ...]]
 """Each party's bytes, in parts."""
 NOTHING = torch.zeros(0, dtype=torch.int16)
-_NOBODY = torch.zeros((), dtype=torch.int16)  # is no list, as a missing one is not
-_SHOWN = 8  # fields in a refusal
+_NOBODY = torch.zeros((), dtype=torch.int16)  # has no axis, so it is refused as a list
+_SHOWN = 8  # fields in an error message
 
 
 def spoken(*parts: bytes) -> Fields:
@@ -27,19 +27,22 @@ def _bytes(part: bytes) -> Tensor:
 
 
 def heard(fields: Fields, lengths: Sequence[int | None], who: str) -> tuple[bytes, ...]:
-    """What ``who`` said with :func:`spoken` in parts of these lengths (None for any), or :class:`MessageError`."""
-    said = [fields.get(f"part{k}", NOTHING) for k in range(len(lengths))]
-    right = all(one.dtype == torch.uint8 and one.ndim == 1 for one in said) and len(fields) == len(said)
-    if not right or any(due not in (None, len(one)) for one, due in zip(said, lengths, strict=True)):
-        due = ", ".join("some" if length is None else str(length) for length in lengths)
+    """The bytes of a message that :func:`spoken` made, in parts of these lengths (None for any length).
+
+    Anything else is refused with a :class:`MessageError` that names ``who`` sent it.
+    """
+    parts = [fields.get(f"part{k}", NOTHING) for k in range(len(lengths))]
+    right = all(part.dtype == torch.uint8 and part.ndim == 1 for part in parts) and len(fields) == len(parts)
+    if not right or any(length not in (None, len(part)) for part, length in zip(parts, lengths, strict=True)):
+        expected = ", ".join("some" if length is None else str(length) for length in lengths)
         raise MessageError(
-            f"'{who}' was to say keys or signatures in parts of {due} bytes; it said {forms_of(fields)}."
+            f"'{who}' was to say keys or signatures in parts of {expected} bytes; it said {forms_of(fields)}."
         )
-    return tuple(one.numpy().tobytes() for one in said)
+    return tuple(part.numpy().tobytes() for part in parts)
 
 
 def stacked(said: Mapping[str, Sequence[bytes]], names: Sequence[str]) -> Fields:
-    """What several parties said, part by part, and who they are, in the order of ``names``.
+    """The bytes of several parties, stacked part by part in the order of ``names``, with the parties' numbers.
 
     >>> unstacked(stacked({"a": [b"x"], "c": [b"y"]}, "abc"), "abc", parts=1)
     {'a': (b'x',), 'c': (b'y',)}
@@ -49,11 +52,11 @@ def stacked(said: Mapping[str, Sequence[bytes]], names: Sequence[str]) -> Fields
     ordered = sorted(said, key=names.index)
     who = torch.tensor([names.index(name) for name in ordered], dtype=torch.int16)
     each = [spoken(*said[name]) for name in ordered]
-    return {"who": who, **{part: torch.stack([one[part] for one in each]) for part in (each[0] if each else ())}}
+    return {"who": who, **{part: torch.stack([own[part] for own in each]) for part in (each[0] if each else ())}}
 
 
 def unstacked(fields: Fields, names: Sequence[str], parts: int) -> Said:
-    """What :func:`stacked` stacked, each in so many parts, exactly as that writes it, or :class:`MessageError`."""
+    """Each party's bytes from a message of :func:`stacked` with this number of parts; else a :class:`MessageError`."""
     who = fields.get("who", _NOBODY)
     places = who.tolist() if who.dtype == torch.int16 and who.ndim == 1 and len(who) <= len(names) else [-1]
     said = [fields.get(f"part{k}", NOTHING) for k in range(parts if places else 0)]
@@ -68,13 +71,14 @@ def unstacked(fields: Fields, names: Sequence[str], parts: int) -> Said:
 
 
 def forms_of(fields: Mapping[str, Tensor]) -> str:
-    """The names, kinds and shapes of fields that are refused, for the sentence that does it.
+    """The names, types and shapes of refused fields, for the error message.
 
     >>> forms_of({"who": torch.zeros(2)})
     "'who' as float32 [2]"
     """
     shown = [
-        f"'{name:.40}' as {str(one.dtype).removeprefix('torch.')} {list(one.shape)}" for name, one in fields.items()
+        f"'{name:.40}' as {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        for name, tensor in fields.items()
     ]
     return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "") or "nothing"
 

@@ -94,7 +94,7 @@ class SealEnd:
         turn: Turn,
         check: Callable[[Fields], None] | None = None,
     ) -> Fields:
-        """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        """The fields of a compressed message; ``like`` has their form, ``check`` may refuse them before feedback."""
         if (codec is None or not turn.training) and wire.keys() == like.keys():
             if check is not None:
                 check(wire)

@@ -38,7 +38,7 @@ class Helper:
         return self._tell(checked_distances(total, (queries, len(turn.rows)), _who(parties, members)), turn)
 
     def order_some(self, step: Callable[..., Distances], members: tuple[int, ...], turn: Turn, cells: Cells) -> Ranks:
-        """As :meth:`order`, but only of the cells that the owner names; all others come last."""
+        """As :meth:`order`, but only by the cells that the owner wants; all others come last."""
         parties = self.among(members)
         wire = self.half.seal(cells, [self.name], "want", turn)
         wanted = unpacked(self._own.hear(wire, Cells, fields_of(cells), "want", turn), len(turn.rows))

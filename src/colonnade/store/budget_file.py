@@ -18,7 +18,6 @@ from colonnade.core.state import under
 from colonnade.disk.tensor_files import read_tensors
 from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import CheckpointError
-from colonnade.store.run_folder import write_bytes
 from colonnade.wire.ends import Ends
 
 SPENT = "privacy.safetensors"
@@ -26,14 +25,17 @@ DIGEST = "digest"
 
 
 def write_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
-    """Write down what every party's releases have cost so far."""
+    """Write what all of each party's releases have used of its privacy budget."""
     spent = {name: ends[name].spent() for name in names}
     flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
     write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}), durable=True)
 
 
 def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
-    """Take back what was written; a file that is gone or altered is not taken for nothing spent."""
+    """Read the used budgets back into the channel.
+
+    A file that is missing or altered is an error: it must not look as if nothing was used.
+    """
     budgets = {name: budget for name in names if (budget := ends[name].budget) is not None}
     if not (folder / SPENT).exists():
         if any(budget.releases for budget in budgets.values()):

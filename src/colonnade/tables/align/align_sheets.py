@@ -126,7 +126,7 @@ def align(
         raise too_few(terms, compared.count) from None  # this process has all tables, so its user may know the number
     seconds = time.process_time() - began
     by_party = {name: group.seconds for name, group in zip(called, groups, strict=True)}
-    # What the owner does beside its own steps: it relays.
+    # The time for relaying, which the owner does beside its own steps.
     by_party[called[0]] += seconds - sum(by_party.values())
     return Alignment(
         names=called,
@@ -142,7 +142,7 @@ def align(
 
 
 def _groups(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
-    """Every party behind its end of the protocol, with an identity of its own."""
+    """Every party with its end of the protocol and an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
     return [
