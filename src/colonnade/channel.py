@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.errors import AwayError, SealError, TrainingError
-from colonnade.heard import Absence, Heard, as_heard
+from colonnade.heard import Absence, Heard, Peaks, as_heard
 from colonnade.ledger import OWNER, Ledger
 from colonnade.message import Envelope, check, decode_fields, encode, fields_of, first_non_finite, size
 from colonnade.randomness import Sources
@@ -56,7 +56,7 @@ class Channel:
         self.tables: dict[str, People] = {}
         self.placed: dict[str, int] = {}  # how often rows were put under each name
         self.ends: dict[str, End] = {}
-        self.heard = Heard()
+        self.heard, self.peaks = Heard(), Peaks()
         self.absence = Absence()  # who is left out, with a stand-in for every answer
         self.silent: frozenset[str] = frozenset()  # who does not answer if asked, as a simulation says
         self.blinding: Blinding | None = None
@@ -94,11 +94,16 @@ class Channel:
         turn: Turn,
         check: Callable[[Fields], None] | None = None,
     ) -> M:
-        """The parties' half: the message as those hear it to whom it came, in the form of ``like``, if it is right."""
+        """The parties' half: the message as those hear it to whom it came, in the form of ``like``, if it is right.
+
+        ``check``, of what came from another process, may refuse it; likewise below.
+        """
         codec, form = self.seals.down, fields_of(like)
         # Without feedback all receivers make the same of it, so one may do it for all.
         receivers = list(arrived) if codec is not None and codec.feedback else list(arrived)[:1]
         heard = [self.end(one).expand(codec, arrived[one], form, turn.leader, step, turn, check) for one in receivers]
+        if check is not None:
+            self.peaks.note(turn.leader, step, heard[0], turn)
         return self._message(like, heard[0])
 
     def to_owner(self, message: M, *, party: str, step: str, turn: Turn) -> M:
@@ -124,6 +129,8 @@ class Channel:
     ) -> M:
         """The leader's half: the message as it hears it, in the form of ``like``; ``check`` may refuse it."""
         opened = self.end(turn.leader).expand(self.seals.up, arrived, fields_of(like), party, step, turn, check)
+        if check is not None:
+            self.peaks.note(party, step, opened, turn)
         heard = self._message(like, opened)
         self.note(party, step, heard, turn)
         return heard
@@ -235,8 +242,10 @@ class Channel:
         field = first_non_finite(message)
         if field is not None:
             raise TrainingError(
-                f"{sender} sent values that are not finite in '{field}' of step '{step}' in round {turn.round}; "
-                "lower the learning rate or check that party's columns (the last good checkpoint is kept)."
+                self.peaks.said(
+                    f"{sender} sent values that are not finite in '{field}' of step '{step}' in round {turn.round}; "
+                    "lower the learning rate or check that party's columns (the last good checkpoint is kept)."
+                )
             )
         # In the order of the wire, whether it is there or not: products of other layouts round otherwise.
         return {name: tensor.detach().contiguous() for name, tensor in fields_of(message).items()}

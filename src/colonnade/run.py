@@ -190,12 +190,13 @@ class Run(Trained):
         return loss, away
 
     def _loss_of(self, turn: Turn) -> float:
-        loss = float(self.method.round(self.owner, self.parties, turn))
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
-                "lower the learning rate (the last good checkpoint is kept)."
-            )
+        with self.channel.peaks.naming():
+            loss = float(self.method.round(self.owner, self.parties, turn))
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
+                    "lower the learning rate (the last good checkpoint is kept)."
+                )
         return loss
 
     def _look(self, away: frozenset[str]) -> None:
@@ -337,7 +338,8 @@ class Run(Trained):
         best = {f"best-{name}": state for name, state in self._best.items()}
         facts = {**self._facts(), "ledger": self.ledger.to_json()}
         states = {**self.sides.with_what_was_spent(self._last or self._states()), **best}
-        checkpoint.check_finite(states, self.sides.names, self.round - 1)
+        with self.channel.peaks.naming():
+            checkpoint.check_finite(states, self.sides.names, self.round - 1)
         if self.seals.noise is not None and not is_written(self.folder):
             write_spent(self.folder, self.channel, self.parties.names)  # so that it can be missed
         checkpoint.write(self.folder / "checkpoints", self.round, states, facts)

@@ -256,7 +256,7 @@ class Trained:
         for module in modules:
             module.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.channel.peaks.naming():
                 parts = enumerate(rows.split(PREDICT_ROWS))
                 chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
         finally:
@@ -264,7 +264,9 @@ class Trained:
                 write_spent(self.folder, self.channel, self.parties.names)
             for module in modules:
                 module.train()
-        return [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        outputs = [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        self.channel.peaks.check(outputs, purpose, self.round)
+        return outputs
 
     def _place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         check_federation(tables, labelled=labelled)

@@ -231,10 +231,9 @@ class Party(Server):
         except Exception as error:
             # Its words stay here: they may hold values of our columns.
             log_failure(step.__name__, error)
-            raise TrainingError(
-                f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
-                f"in the batch ({type(error).__name__}); its log says why."
-            ) from error
+            said = f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
+            said += f"in the batch ({type(error).__name__}); its log says why."
+            raise TrainingError(self.channel.peaks.said(said)) from error
 
     def _message(self, kind: Any, letter: Letter, turn: Turn) -> Any:
         wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
