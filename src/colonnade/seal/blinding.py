@@ -179,10 +179,9 @@ class Blinding:
         ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
         one = RecoverableSum(self.ends, self.manifest, self.roster, asked, ticket, ring, self.owner, send)
         one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
-        summed, survivors = one.run()
         shapes = [task.shapes[name] for name in names]
-        if summed.shape != (sum(map(math.prod, shapes)),):
-            raise SealError(f"the sum of step '{task.step}' has the shape {summed.shape}, and {shapes} were expected.")
+        one.size = sum(map(math.prod, shapes))
+        summed, survivors = one.run()
         parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
@@ -238,7 +237,7 @@ class Blinding:
         halves[1] = came.reshape(1).view(torch.int16)[1]
         self._told_before[party] = int(halves[1])
         if len(set(self._told_before.values())) > 1:
-            others = ", ".join(one for one in self._told_before if one != party)
+            others = ", ".join(f"'{one}'" for one in self._told_before if one != party)
             raise SealError(
                 f"'{party}' was told something else in training than {others}, or has gone back to another state, so "
                 "their masks do not cancel; go back to a checkpoint with all of them."

@@ -48,6 +48,7 @@ class RecoverableSum:
         self.owner = RecoverOwner(manifest, roster, ticket, ring)
         self.here = list(self.names)
         self.over: tuple[str, ...] | None = None  # who must remain; None for enough of them
+        self.size: int | None = None  # how many codes each sends, if that is known
 
     def run(self) -> tuple[Codes, tuple[str, ...]]:
         """The sum of the survivors' codes, and who they are."""
@@ -99,6 +100,8 @@ class RecoverableSum:
     def _codes(self, party: str, fields: Fields) -> Codes:
         with _said_by(party, "codes"):
             codes, shape = from_wire("codes", fields, self.ring.bits)
+            if self.size is not None and shape != (self.size,):
+                raise SealError(f"codes of the shape {shape} came, and {self.size} were expected.")
             return codes.reshape(shape)
 
     def _revealed(self, party: str, fields: Fields) -> Reveal:
@@ -106,6 +109,8 @@ class RecoverableSum:
             own = {name.removeprefix(kind): tensor for name, tensor in fields.items() if name.startswith(kind)}
             return self._boxes(party, own, shamir.VALUE_BYTES)
 
+        if more := [name for name in fields if not name.startswith(("seed_", "key_"))]:
+            raise SealError(f"'{party}' sent {len(more)} fields beside its shares of seeds and keys.")
         return Reveal(shares("seed_"), shares("key_"))
 
     def _stacked(self, said: Mapping[str, Sequence[bytes]]) -> Fields:
