@@ -64,6 +64,7 @@ class Pipe:
         self.inner: socket.socket | None = None
         self.party, self.name = "", ""
         self.is_unwanted = False  # said by other threads
+        self.streams = 0  # that came over it
         self._hello = bytearray()
         self._ways: tuple[Way, ...] = ()
 

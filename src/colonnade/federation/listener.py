@@ -30,6 +30,11 @@ KEEP_ALIVE = (  # a peer that is silent for so long is asked, and given up if it
     ("grpc.http2.max_pings_without_data", 0),
 )
 OFTENEST_PING = 5_000  # milliseconds; a party that asks for signs of life more often is hung up on
+HEADERS = (  # a connection has one stream, whose headers are short
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 4 << 10),
+    ("grpc.absolute_max_metadata_size", 8 << 10),
+)
 _STREAMS_EACH = 4  # a stream whose peer vanished lives until the keep-alive ends it; new ones need room beside it
 _CLOSING = 0.5  # seconds that open streams have to say goodbye
 
@@ -96,14 +101,16 @@ class Listener:
         self._gate = Gate(address, len(names), turned_away)
         self.port = self._gate.port
         handler = self._grpc.stream_stream_rpc_method_handler(self._serve)
+        other = self._grpc.stream_stream_rpc_method_handler(self._refuse)
         self._server = self._grpc.server(
             _Threads(),
-            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}),),
+            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}), _Any(other)),
             options=(
                 ("grpc.server_handshake_timeout_ms", int(1000 * PATIENCE)),
                 ("grpc.http2.min_ping_interval_without_data_ms", OFTENEST_PING),
                 *KEEP_ALIVE,
                 *size_options(limit),
+                *HEADERS,
             ),
             maximum_concurrent_rpcs=_STREAMS_EACH * (len(names) + 1),
         )
@@ -189,6 +196,12 @@ class Listener:
         if stream.goodbye:
             context.abort(self._grpc.StatusCode.ABORTED, stream.goodbye)
 
+    def _refuse(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """A stream of another name: it counts for the connection that it came over."""
+        self._gate.count(context.peer())
+        context.abort(self._grpc.StatusCode.UNIMPLEMENTED, "an owner has one stream, of another name.")
+        yield b""
+
     def _admit(self, context: Any) -> _PartyStream:
         """The new stream, or its refusal with a sentence that the party shows."""
         try:
@@ -196,6 +209,7 @@ class Listener:
         except LinkError as error:
             log.warning("refused a connection from %s: %s", self._gate.address_of(context.peer()), str(error))
             context.abort(self._grpc.StatusCode.PERMISSION_DENIED, str(error))
+        self._gate.count(context.peer())
         self._gate.prove(context.peer(), party)
         with self._changed:
             if self._closed:
@@ -225,6 +239,17 @@ class Listener:
         if party not in self._names:
             raise LinkError(f"the owner expects no party '{party}'; check whose certificate it is, or ask the owner.")
         return party
+
+
+class _Any:
+    """One handler for all names that nobody else knows."""
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+
+    def service(self, details: Any) -> Any:
+        """The handler, as grpc asks for it."""
+        return self.handler
 
 
 class _Threads(Executor):

@@ -34,6 +34,7 @@ WORDS = 64 << 10  # bytes that it may say until then
 SILENT, SILENT_EACH = 128, 48  # connections without a whole first record: in all, and of one address
 SHAKING, SHAKING_EACH = 48, 24  # those in the middle of TLS, beside two for every party
 PROVEN_EACH = 4  # connections of one party that are kept
+STREAMS = 64  # that may come over one connection, one after the other; a party needs one
 USUAL_FILES = 1024  # that a process may open; where it may open fewer, all but the last of the above is less
 BACKLOG = 512
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -109,6 +110,14 @@ class Gate:
             for _ in held[:-PROVEN_EACH]:
                 held.pop(0).is_unwanted = True
         self._nudge()
+
+    def count(self, peer: str) -> None:
+        """One more stream came over this connection, which is cut if they are too many."""
+        pipe = self._named(peer)
+        if pipe is not None:
+            pipe.streams += 1
+            pipe.is_unwanted = pipe.is_unwanted or pipe.streams > STREAMS
+            self._nudge()
 
     def refuse_more(self) -> None:
         """Free the port; who is here stays."""

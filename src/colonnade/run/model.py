@@ -215,13 +215,15 @@ class Model:
         for module in modules:
             module.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.half.peaks.naming():
                 parts = enumerate(rows.split(PREDICT_ROWS))
                 chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
         finally:
             for module in modules:
                 module.train()
-        return [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        outputs = [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        self.half.peaks.check(outputs, purpose, self.round)
+        return outputs
 
     def place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         """Put a federation's rows under a name at every side; they must be those of the trained parties."""

@@ -61,7 +61,8 @@ def save_checkpoint(run: Run) -> None:
     best = {f"best-{name}": state for name, state in run.best.items()}
     facts = {**facts_of(run), "ledger": run.ledger.to_json()}
     states = {**sides.with_what_was_spent(run.states_to_save), **best}
-    checkpoint.check_finite(states, sides.names, run.round - 1)
+    with run.model.half.peaks.naming():
+        checkpoint.check_finite(states, sides.names, run.round - 1)
     if run.seals.noise is not None and not is_written(folder):
         write_spent(folder, run.model.half.ends, run.parties.names)  # so that it can be missed
     checkpoint.write(folder / "checkpoints", run.round, states, facts)

@@ -332,12 +332,13 @@ class Run:
         return loss, away
 
     def _loss_of(self, turn: Turn) -> float:
-        loss = float(self.method.round(self.owner, self.parties, turn))
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
-                "lower the learning rate (the last good checkpoint is kept)."
-            )
+        with self.model.half.peaks.naming():
+            loss = float(self.method.round(self.owner, self.parties, turn))
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
+                    "lower the learning rate (the last good checkpoint is kept)."
+                )
         return loss
 
     def _look(self, away: frozenset[str]) -> None:

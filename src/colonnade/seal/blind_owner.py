@@ -256,7 +256,7 @@ class BlindOwner:
         halves[1] = mark.reshape(1).view(torch.int16)[1]
         self._told_before[party] = int(halves[1])
         if len(set(self._told_before.values())) > 1:
-            others = ", ".join(other for other in self._told_before if other != party)
+            others = ", ".join(f"'{other}'" for other in self._told_before if other != party)
             raise SealError(
                 f"'{party}' was told something else in training than {others}, or has gone back to another state, so "
                 "their masks do not cancel; go back to a checkpoint with all of them."

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import SumLog, check_messages
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")
+_TRIED = 2000  # sets of shares, to find whose does not fit
 
 
 class Advert(NamedTuple):
@@ -259,29 +261,49 @@ class RecoverOwner(_Sum):
         return self.ring.reduce(result).reshape(self._messages[survivors[0]].shape)
 
     def _seed(self, name: str, reveals: Mapping[str, Reveal]) -> bytes:
-        seed = self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()}, f"the seed of {name!r}")
-        if self._commit(seed, name) != self.adverts[name].commitment:
-            raise SealError(f"shares give another seed of {name!r} than it advertised; somebody lied: drop this sum.")
-        return seed
+        def right(seed: bytes) -> bool:
+            return self._commit(seed, name) == self.adverts[name].commitment
+
+        return self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()}, f"the seed of {name!r}", right)
 
     def _key(self, name: str, reveals: Mapping[str, Reveal]) -> X25519PrivateKey:
-        shares = {by: r.keys.get(name, b"") for by, r in reveals.items()}
-        key = X25519PrivateKey.from_private_bytes(self._join(shares, f"the key of {name!r}"))
-        if key.public_key().public_bytes_raw() != self.adverts[name].key:
-            raise SealError(f"shares give another key of {name!r} than it advertised; somebody lied: drop this sum.")
-        return key
+        def right(key: bytes) -> bool:
+            return X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() == self.adverts[name].key
 
-    def _join(self, values: Mapping[str, bytes], what: str) -> bytes:
+        shares = {by: r.keys.get(name, b"") for by, r in reveals.items()}
+        return X25519PrivateKey.from_private_bytes(self._join(shares, f"the key of {name!r}", right))
+
+    def _join(self, values: Mapping[str, bytes], what: str, right: Callable[[bytes], bool]) -> bytes:
+        """What all shares stand for, if it is what was advertised; else it is said whose does not fit."""
         for name, value in values.items():
             if len(value) != shamir.VALUE_BYTES:
                 raise SealError(
                     f"{name!r} gave a share of {what} of {len(value)} bytes; it must be {shamir.VALUE_BYTES}: drop it."
                 )
-        shares = [shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()]
-        try:
-            return shamir.join(shares[: self.threshold])
-        except SealError as error:
-            raise SealError(f"shares of {what}, by {', '.join(values)}: {error}") from error
+        shares = {name: shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()}
+        if (secret := _joined(shares.values(), right)) is not None:
+            return secret
+        for some in islice(combinations(shares, self.threshold), _TRIED):
+            if _joined((shares[name] for name in some), right) is None:
+                continue
+            odd = [n for n in shares.keys() - some if _joined((shares[one] for one in (n, *some[1:])), right) is None]
+            raise SealError(
+                f"{', '.join(map(repr, sorted(odd)))} gave a share of {what} that does not fit the others; "
+                "one of them lied: drop this sum."
+            )
+        raise SealError(
+            f"shares of {what}, by {', '.join(map(repr, values))}, do not give what was advertised; one of them lied: "
+            "drop this sum."
+        )
+
+
+def _joined(shares: Iterable[shamir.Share], right: Callable[[bytes], bool]) -> bytes | None:
+    """The secret of these shares, if it is the right one."""
+    try:
+        secret = shamir.join(list(shares))
+    except SealError:
+        return None
+    return secret if right(secret) else None
 
 
 def run(

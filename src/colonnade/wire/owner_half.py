@@ -15,7 +15,7 @@ from colonnade.core.schedule import OWNER, Turn
 from colonnade.errors import SealError, naming
 from colonnade.seal.blind import SPREAD
 from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
-from colonnade.wire.answer_memory import AnswerMemory, Presence, memory_name
+from colonnade.wire.answer_memory import AnswerMemory, Peaks, Presence, memory_name
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.message import Envelope, as_message, sendable, size
@@ -53,7 +53,7 @@ class OwnerHalf:
         self.ends, self.seals, self.checks, self.opener = ends, ends.seals, checks, opener
         self.ledger = Ledger() if ledger is None else ledger
         self.memory = AnswerMemory() if memory is None else memory
-        self.presence = Presence()
+        self.presence, self.peaks = Presence(), Peaks()
 
     def seal(self, message: Any, parties: Sequence[str], step: str, turn: Turn) -> Fields:
         """What travels of one message to these parties; it is sealed once."""
@@ -87,6 +87,7 @@ class OwnerHalf:
                     self.seals.up, wire, form, party, step, turn,
                     lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
                 )  # fmt: skip
+            self.peaks.note(party, step, fields, turn)
         message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
         return message

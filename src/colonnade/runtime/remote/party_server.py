@@ -38,6 +38,7 @@ from colonnade.seal.blind_party import AGREEING, UNTOLD, BlindParty
 from colonnade.seal.key_agreement import Identity, Ticket
 from colonnade.seal.subject import digest_of
 from colonnade.seal.sum_book import SumRules
+from colonnade.wire.answer_memory import Peaks
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.message import Envelope, fields_of, size
@@ -128,7 +129,7 @@ class PartyServer(RequestServer):
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
         self.half = PartyHalf(self.name, self.ends, blind=self.blinded)
-        self.history = History(spec.schema, self.blinded)
+        self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         rows = spec.table.rows
         self.schedule = (
             SharedSchedule(spec.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
@@ -165,7 +166,8 @@ class PartyServer(RequestServer):
             self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
         rows = turn.rows.shape[-1]
         self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
-        wire = self.half.say(reply, letter.step, turn)
+        with self.peaks.naming():
+            wire = self.half.say(reply, letter.step, turn)
         self._count(wire, self.name, turn.leader, letter.step, turn)
         return wire
 
@@ -191,7 +193,8 @@ class PartyServer(RequestServer):
         subject = self.ends.subject(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
         reply = self._run(step, turn, letter)
         self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
-        self.half.hold(reply, codes, subject, letter.step, turn)
+        with self.peaks.naming():
+            self.half.hold(reply, codes, subject, letter.step, turn)
         if blinded.recover:
             return {}
         masked = blinded.answer("blind", {}, self._ticket(letter))
@@ -216,10 +219,9 @@ class PartyServer(RequestServer):
         except Exception as error:
             # Its words stay here: they may hold values of our columns.
             log_failure(step.__name__, error)
-            raise TrainingError(
-                f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
-                f"in the batch ({type(error).__name__}); its log says why."
-            ) from error
+            said = f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
+            said += f"in the batch ({type(error).__name__}); its log says why."
+            raise TrainingError(self.peaks.said(said)) from error
 
     def _message(self, kind: Any, letter: Packet, turn: Turn) -> Any:
         wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
@@ -232,7 +234,9 @@ class PartyServer(RequestServer):
         def check(opened: Fields) -> None:
             self.spec.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
 
-        return self.half.hear(wire, kind, form, letter.step, turn, check)
+        message = self.half.hear(wire, kind, form, letter.step, turn, check)
+        self.peaks.note(turn.leader, letter.step, fields_of(message), turn)
+        return message
 
     def _step_of(self, letter: Packet) -> Callable[..., Any]:
         if letter.purpose == "explain" and letter.step in self.spec.extra_steps:
