@@ -7,6 +7,47 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class TrainOptions:
+    """What a training can be asked for beside tables, method, networks and seals. None leaves the usual choice.
+
+    This is the one declaration: :func:`colonnade.train`, job files, sweeps and the federation's plan read these fields.
+    """
+
+    epochs: int | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    seed: int = 0
+    runtime: Any = None
+    valid: float | None = None
+    shuffle: str | None = None
+    evaluate_every: int | None = None
+    stop_drop: float | None = None
+    threads: int | None = None
+    missing: str | None = None
+    when_away: str | None = None
+    task: str | None = None
+    weights: Any = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that were asked for."""
+        values = {field.name: getattr(self, field.name) for field in fields(TrainOptions)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+USUAL: dict[str, Any] = {
+    "batch": 256,
+    "runtime": "fused",
+    "valid": 0.0,
+    "shuffle": "epoch",
+    "threads": 1,
+    "missing": "refuse",
+    "when_away": "wait",
+}
+"""The options that have a usual value; the others follow from the tables, or are left out."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything that decides a run's numbers, as plain data."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data.stand_ins import stand_ins
 from colonnade.errors import ManifestError, MessageError, printable
@@ -226,14 +227,14 @@ def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, o
     if networks is None:
         networks = _usual(proposal, name, own)
     given = {key: value for key, value in terms["train"].items() if key not in ("method", "runtime")}
+    given["task"] = proposal["settings"]["task"] if given.get("task") is None else given["task"]
     return make_plan(
         tables,
         method_in(terms),
+        TrainOptions(**given, runtime="federation"),
         model=_built(models.make_model, networks, models.default_model),
         optimizer=None if terms["optimizer"] is None else _built(optim.make_optimizer, terms["optimizer"]),
         seal=[seal.make_seal(**entry) for entry in terms["seals"]],
-        runtime="federation",
-        **{**given, "task": proposal["settings"]["task"] if given.get("task") is None else given["task"]},
     )
 
 

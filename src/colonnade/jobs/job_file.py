@@ -28,6 +28,7 @@ from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
 from colonnade.core.options import LARGEST_SEED, MOST, check_name, path_part
+from colonnade.core.settings import TrainOptions
 from colonnade.core.task import TASKS
 from colonnade.disk.small_files import read_toml
 from colonnade.errors import ConfigError, unknown
@@ -45,7 +46,6 @@ _EXAMPLES = {
     "files": "bank.csv",
     "id": "customer",
 }
-_NOT_IN_A_RUN = ("method", "epochs", "folder")  # the keys of [train] that are no settings of a run
 
 
 @dataclass(frozen=True)
@@ -64,30 +64,13 @@ class DataSection:
 
 
 @dataclass(frozen=True)
-class TrainSection:
+class TrainSection(TrainOptions):
     """How to train; None leaves the choice to :func:`colonnade.train`."""
 
-    method: str = "vimadmm"
-    epochs: int | None = None
-    rounds: int | None = None
-    batch: int | None = None
-    seed: int = 0
     runtime: str | None = None
-    valid: float | None = None
-    shuffle: str | None = None
-    evaluate_every: int | None = None
-    stop_drop: float | None = None
-    threads: int | None = None
-    missing: str | None = None
-    when_away: str | None = None
-    task: str | None = None
     weights: list[float] | str | None = None
+    method: str = "vimadmm"
     folder: str | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """The keys that the job sets for the run itself."""
-        return {key: value for key, value in asdict(self).items() if value is not None and key not in _NOT_IN_A_RUN}
 
 
 @dataclass(frozen=True)
@@ -120,9 +103,9 @@ class Job:
     cluster: Cluster | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The options that the job sets for the run, as :func:`colonnade.train` takes them."""
-        return self.train.given | ({"runtime": self.cluster} if self.cluster else {})
+    def options(self) -> TrainOptions:
+        """How the job trains."""
+        return TrainOptions(**self.train.given | ({"runtime": self.cluster} if self.cluster else {}))
 
     @property
     def default_folder(self) -> Path:

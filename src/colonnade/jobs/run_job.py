@@ -101,10 +101,10 @@ def train_job(
     return run.fit(test, on_round)
 
 
-def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
-    """The plan of a job's run on these tables; ``other`` options override the job's."""
-    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
-    return make_plan(rows, job.method, seal=job.seals, **given)
+def plan_of(job: Job, rows: list[Table], *, model: Any = None, runtime: str | None = None) -> Plan:
+    """The plan of a job's run on these tables; other networks or another runtime override the job's."""
+    options = job.options if runtime is None else replace(job.options, runtime=runtime)
+    return make_plan(rows, job.method, options, model=model or job.model, optimizer=job.optimizer, seal=job.seals)
 
 
 def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
@@ -116,7 +116,7 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
         if isinstance(job.data, Files)
         else {key: value for key, value in asdict(job.data).items() if value is not None}
     )
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given}
+    options = {"model": job.model, "optimizer": job.optimizer, **job.options.given}
     chosen = {key: value for key, value in options.items() if value is not None}
     return sweep(data, job.method, over, seal=list(job.seals), **chosen, **how)
 
@@ -145,7 +145,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
         *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
-        *_pairs(complete(was["settings"]), job.train.given, ""),
+        *_pairs(complete(was["settings"]), {key: said for key, said in job.train.given.items() if key != "epochs"}, ""),
         ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),

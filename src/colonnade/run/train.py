@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
-from colonnade.core.settings import Settings
+from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, parties_of
 from colonnade.core.task import Weights
 from colonnade.data import reload
@@ -89,17 +89,12 @@ def train(
     """
     if folder is not None:
         check_vacant(Path(folder))
-    plan = make_plan(
-        tables,
-        method,
+    options = TrainOptions(
         epochs=epochs,
         rounds=rounds,
         batch=batch,
         seed=seed,
         runtime=runtime,
-        model=model,
-        optimizer=optimizer,
-        seal=seal,
         task=task,
         weights=weights,
         valid=valid,
@@ -110,6 +105,7 @@ def train(
         missing=missing,
         when_away=when_away,
     )
+    plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
     run = start(plan, tables, folder)
     if targets is not None:
         run.teach(targets)

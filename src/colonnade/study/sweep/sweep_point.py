@@ -14,6 +14,7 @@ import torch
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
+from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data import load
 from colonnade.errors import ConfigError, unknown
@@ -23,19 +24,7 @@ from colonnade.seal import Bits, describe, listed
 from colonnade.study.compared_score import score_name
 
 Point = dict[str, Any]
-OF_TRAIN = (
-    "epochs",
-    "rounds",
-    "batch",
-    "seed",
-    "runtime",
-    "valid",
-    "shuffle",
-    "evaluate_every",
-    "stop_drop",
-    "missing",
-    "when_away",
-)
+OF_TRAIN = tuple(field.name for field in fields(TrainOptions))
 OF_LOAD = ("parties", "rows")
 
 
