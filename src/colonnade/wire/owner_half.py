@@ -18,7 +18,7 @@ from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
 from colonnade.wire.answer_memory import AnswerMemory, Presence, memory_name
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.message import Envelope, as_message, sendable, size
+from colonnade.wire.message import Envelope, as_message, check, sendable, size
 
 Fields = dict[str, Tensor]
 
@@ -91,7 +91,11 @@ class OwnerHalf:
         self.memory.note(memory_name(party, turn), step, message, turn, whole=whole)
 
     def count(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> None:
-        """A message's line in the ledger; refused if one of its two sides does not answer for now."""
+        """A message's line in the ledger; refused if a side of it does not answer for now, or if it has no wire form.
+
+        Seals may make more tensors of a message than one frame holds.
+        """
+        check(fields)
         presence = self.presence
         if presence.absence.away or presence.silent:
             presence.check(sender, turn.round)
