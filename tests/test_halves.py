@@ -272,10 +272,15 @@ def test_nothing_is_counted_from_or_to_who_does_not_answer() -> None:
 def test_presence_is_as_it_was_however_the_absence_ends() -> None:
     presence = Presence()
     outer, inner = Absence(frozenset(["bank"]), "zero"), Absence(frozenset(["shop"]), "mean")
-    with presence.leaving_out(outer):
-        with pytest.raises(KeyboardInterrupt), presence.leaving_out(inner), presence.silencing(frozenset(["mill"])):
+
+    def interrupted() -> None:
+        with presence.leaving_out(inner), presence.silencing(frozenset(["mill"])):
             assert presence.absence is inner and presence.silent == {"mill"}
             raise KeyboardInterrupt
+
+    with presence.leaving_out(outer):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
         assert presence.absence is outer and not presence.silent
     assert presence.absence == Absence() and not presence.silent
 

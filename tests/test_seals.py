@@ -15,9 +15,9 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, PrivacyError, SealError
+from colonnade.runtime.parties import AllParties
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
-from colonnade.runtime.parties import AllParties
 from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, CLASSES, ROUNDS = 60, 3, 8
