@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from colonnade.wire.channel import Channel
 from torch import Tensor, nn
 
 import colonnade as cn
@@ -145,7 +144,7 @@ def test_all_runtimes_agree(case: Case) -> None:
     assert any(len(site.members) > 1 for site in fused.parties.backend.grouping.groups), (
         "nothing was fused: the test tests nothing"
     )
-    assert wired.parties.channel.wire
+    assert wired.parties.backend.encoded
     for other in (fused, wired):
         assert other.ledger.to_json() == loop.ledger.to_json()
         expected, found = everything(loop), everything(other)
@@ -163,8 +162,8 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     """The same of a run whose parties keep their states themselves."""
     sides = run.model.states()
     for k, name in enumerate(run.parties.names):
-        if name in run.parties.far:
-            sides[f"party-{k:03d}"] = run.parties.lines.parties[name].states()
+        if name in run.parties.backend.parties:
+            sides[f"party-{k:03d}"] = run.parties.backend.transport.parties[name].states()
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
 
@@ -243,17 +242,17 @@ def labels_of_rounds(run: cn.Run) -> list[Tensor]:
 def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever guesses the smallest or largest of a row's C numbers has the label: exactly where the method says so."""
     leaks: dict[str, list[float]] = {}
-    carry = Channel.broadcast
+    seal = OwnerHalf.seal
 
-    def spy(self: OwnerHalf, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
+    def spy(self: OwnerHalf, message: Any, parties: Any, step: str, turn: cn.Turn) -> Any:
         for name, tensor in zip(message._fields, message, strict=True):
             if tuple(tensor.shape) == (16, CLASSES):
                 guesses = (tensor.argmin(-1), tensor.argmax(-1))
                 hits = [float((guess == labels_of(turn.round)).float().mean()) for guess in guesses]
                 leaks.setdefault(name, []).append(max(hits))
-        return carry(self, message, turn=turn, **rest)
+        return seal(self, message, parties, step, turn)
 
-    monkeypatch.setattr(Channel, "broadcast", spy)
+    monkeypatch.setattr(OwnerHalf, "seal", spy)
     tables = federation(case.owner)
     schedule = Schedule(ROWS, 16, 3, 0.1)
 

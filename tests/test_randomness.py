@@ -16,7 +16,7 @@ from colonnade.core.randomness import Randomness, Sources, _state
 from colonnade.core.schedule import derive_seed
 from colonnade.core.settings import Settings
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.run.apart_setup import far_for
+from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.plan_checks import make_plan, start
 from colonnade.run.train import _moved
 from colonnade.store.secret_file import secret_in
@@ -107,7 +107,7 @@ def secrets_on_disk(run: cn.Run) -> dict[str, bytes]:
     assert run.folder is not None
     places = {name: run.folder / "parties" / f"{k:03d}" for k, name in enumerate(run.parties.names)}
     own = dict.fromkeys((*run.model.sides.leaders, *run.parties.names, OWNER), run.folder)
-    far = {name: place for name, place in places.items() if name in run.parties.far}  # type: ignore[attr-defined]
+    far = {name: place for name, place in places.items() if name in run.parties.backend.parties}  # type: ignore[attr-defined]
     return {name: (place / "secret.key").read_bytes() for name, place in (own | far).items()}
 
 
@@ -144,8 +144,8 @@ def run_of(case: Case, runtime: str, secrets: dict[str, bytes]) -> cn.Run:
     """A run whose sides have these secrets, in one process or behind letters."""
     tables = tables_of(case)
     what = make_plan(tables, case.method, rounds=6, batch=16, seed=3, valid=0.1, runtime=runtime, **case.options)
-    far = far_for(tables, what.method, what.settings, what.models, what.optimizers, None)
-    return start(what, tables, far=far and replace(far, secrets=secrets), secrets=secrets).fit()
+    remote = remote_setup_for(tables, what, None)
+    return start(what, tables, remote=remote and replace(remote, secrets=secrets), secrets=secrets).fit()
 
 
 @pytest.mark.parametrize("case", DRAWING, ids=str)

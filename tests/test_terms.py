@@ -44,10 +44,9 @@ def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_c
     for method in (case.method, replace(case.method, **wide)):
         tables = test_contract.tables_of(case)
         what = make_plan(tables, method, rounds=3, batch=16, runtime="loop", **case.options)
-        models, optimizers = what.models, what.optimizers
-        due = rehearse_tables(tables, what.method, what.settings, models, optimizers).to_json()
+        due = rehearse_tables(tables, what).to_json()
         outline = {**outline_of(tables), "outputs": test_contract.CLASSES}
-        found = rehearse_small(outline, what.method, what.settings, optimizers)
+        found = rehearse_small(outline, what)
         owner = tables[0].name
         assert found == json.loads(json.dumps(without_owner(due, owner)))
 

@@ -12,10 +12,9 @@ import pytest
 import torch
 from benchmarks import lies
 from benchmarks.lies import Court
-from torch import Tensor
-
 from colonnade.message import decode_fields, encode
 from colonnade.runtime.letter import Letter
+from torch import Tensor
 
 Fields = dict[str, Tensor]
 Lie = Callable[[Fields], Fields]

@@ -10,11 +10,11 @@ import pytest
 import torch
 from benchmarks import lies
 from benchmarks.lies import LIAR, Court
+from colonnade.message import decode_fields, encode
+from colonnade.runtime.letter import Letter
 
 import colonnade as cn
 from colonnade.errors import TrainingError
-from colonnade.message import decode_fields, encode
-from colonnade.runtime.letter import Letter
 from colonnade.runtime.remote import Remote
 
 # A method, what its party sends, and where that is. The owner's weights are its secret, so where its numbers break

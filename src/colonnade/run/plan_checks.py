@@ -47,7 +47,7 @@ def make_plan(
     """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
     check_federation(tables, several=True)
     asked = replace(options or TrainOptions(), **{**USUAL, **(options or TrainOptions()).given})
-    learnt = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
+    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
     chosen = _method_for(method, tables, **learnt)
     seals = _seals_for(seal, chosen, **learnt)
     batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")

@@ -18,7 +18,7 @@ from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
 from colonnade.wire.answer_memory import AnswerMemory, Peaks, Presence, memory_name
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.message import Envelope, as_message, sendable, size
+from colonnade.wire.message import MAX_TENSORS, Envelope, as_message, check, sendable, size
 
 Fields = dict[str, Tensor]
 
@@ -108,7 +108,12 @@ class OwnerHalf:
         purpose: str = "",
         summed: bool = False,
     ) -> None:
-        """A message's line in the ledger; refused if one of its two sides does not answer for now."""
+        """A message's line in the ledger; refused if a side of it does not answer for now, or if it has no wire form.
+
+        Seals may make more tensors of a message than one frame holds.
+        """
+        if len(fields) > MAX_TENSORS:
+            check(fields)
         presence = self.presence
         if presence.absence.away or presence.silent:
             presence.check(sender, turn.round)
