@@ -178,7 +178,7 @@ def test_a_lying_host_gets_nothing_from_guests(tmp_path: Path, monkeypatch: pyte
         liars.append(KeyPerId(*given))
         return liars[-1]
 
-    monkeypatch.setattr(hosts, "Peer", lying)
+    monkeypatch.setattr(hosts, "AlignmentParty", lying)
     sides = Sides(tmp_path)
     host = sides.host(align="minimum = 30")
     with pytest.raises(SealError, match="the ids of 'mill' came back otherwise the second time, so one of owner, shop"):

@@ -180,7 +180,7 @@ class RemoteBackend(Backend):
     def settle(self) -> None:
         """Send what waits for a next request that will not come."""
         for party in [party for party in self.parties.values() if party.post_waiting()]:
-            party.reply()
+            party.reply(replies=False)
 
     # tables and states
 
