@@ -72,13 +72,16 @@ from colonnade.jobs.run_job import train_job
 from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
 from colonnade.methods.steps import Embedding, Gradient
 from colonnade.models import default_model
+from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer, PartySpec
-from colonnade.runtime.remote.remote_parties import RemoteParties
+from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import ROWS, Schema
+from colonnade.runtime.setup import remote_parties
 from colonnade.seal import Seals
 from colonnade.seal.key_agreement import Identity
-from colonnade.wire.channel import Channel
+from colonnade.wire.ends import Ends
+from colonnade.wire.owner_half import OwnerHalf
 
 BATCH, WIDTH, BACK = 1024, 60, 20
 
@@ -158,7 +161,7 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
             link.send(reply)
 
 
-def our_rounds(remote: RemoteParties, began_at: int) -> list[float]:
+def our_rounds(remote: AllParties, began_at: int) -> list[float]:
     """Milliseconds of each round of a turn."""
     times, method = [], Echo()
     for number in range(began_at, began_at + TURN):
@@ -199,7 +202,7 @@ def digests(parties: int) -> float:
     return median(times)
 
 
-def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> RemoteParties:
+def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> AllParties:
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")
@@ -209,27 +212,28 @@ def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> Remot
         lines.meet(name)
         lines.links[name].opened(bytes(16))
         lines.links[name].conversation.stage = "begun"
-    tables = [Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=name) for name in names]
-    remote = RemoteParties(tables, [], Channel(), lines, schema(names))
-    remote.channel.know("train", tables[0])
-    return remote
+    agreed = schema(names)
+    half = OwnerHalf(Ends(), checks=agreed)
+    half.ends.know("train", Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=names[0]))
+    return remote_parties(names, [], half, RemoteSetup(connect=lambda _: lines, schema=agreed), lines)
 
 
 # Training
 
 
-def companies(folder: Path, rows: int, parties: int) -> tuple[OwnerFile, Files]:
-    """MNIST as files of several organisations; the owner has the labels."""
+def companies(folder: Path, train: Sequence[Table]) -> tuple[OwnerFile, Files]:
+    """A federation's tables as files of several organisations; the owner has the labels."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = [f"p{k}" for k in range(parties)]
+    names = [f"p{k}" for k in range(len(train) - 1)]
     make_keys(folder, ["127.0.0.1"], names)
-    train, _ = cn.load("mnist", parties=parties, by="rows", rows=rows)
+    assert train[0].labels is not None
     ids = [f"i{k:06d}" for k in range(train[0].rows)]
     pq.write_table(pa.table({"id": ids, "digit": train[0].labels.numpy()}), folder / "owner" / "owner.parquet")
     sections = []
     for name, table in zip(names, train[1:], strict=True):
+        assert table.columns is not None
         pixels = table.columns.reshape(table.rows, -1).numpy().astype(np.float32)
         columns = {f"c{k}": pixels[:, k] for k in range(pixels.shape[1])}
         pq.write_table(pa.table({"id": ids, **columns}), folder / name / f"{name}.parquet")
@@ -311,7 +315,8 @@ def train(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     with TemporaryDirectory() as place:
         folder = Path(place)
-        paper, files = companies(folder, options.rows, options.parties)
+        tables, _ = cn.load("mnist", parties=options.parties, by="rows", rows=options.rows)
+        paper, files = companies(folder, tables)
         how = TrainSection(method="vimadmm", rounds=options.train_rounds, batch=1024, evaluate_every=10**6)
         paper = replace(paper, job=replace(paper.job, method=cn.VIMADMM(), train=how))
         near, far = [], []

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import torch
-from colonnade.runtime.remote.remote_parties import RemoteParties
 
 from colonnade.errors import (
     CheckpointError,
@@ -42,6 +41,8 @@ from colonnade.federation.terms import job_id, learns, sign, terms_of
 from colonnade.runtime.remote import state_store as keeping
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.remote_backend import RemoteBackend
+from colonnade.runtime.remote.remote_party import RemoteParty
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.scope import ANYTHING
 from near import PARTIES, Near, Sides, make_sides
@@ -187,8 +188,14 @@ def test_nothing_is_aligned_before_everybody_signed_the_same(sides: Sides, monke
 # A prediction trains nothing
 
 
-def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParties]:
-    """A prediction that was begun, and the letters that its owner may send."""
+def shop_of(run: Any) -> RemoteParty:
+    """The shop as the owner of a run reaches it."""
+    assert isinstance(run.parties.backend, RemoteBackend)
+    return run.parties.backend.parties["shop"]
+
+
+def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParty]:
+    """A prediction that was begun, and the shop, to which its owner may send what it likes."""
     paper = sides.owner_paper(**job)
     for name in PARTIES:
         sides.guests.setdefault(name, sides.guest(name))
@@ -197,8 +204,7 @@ def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParties]:
     host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
     host.gather()
     run, _ = host.session.with_all(host._scored)
-    assert isinstance(run.parties, RemoteParties)
-    return host, run.parties
+    return host, shop_of(run)
 
 
 def turn(purpose: str, table: str, step: str = "embed", number: int = 1) -> dict[str, Any]:
@@ -209,9 +215,9 @@ def test_a_prediction_keeps_nothing_and_trains_nothing(sides: Sides) -> None:
     lead(sides.host())
     sides.restart()
     before = shop_states(sides)
-    host, parties = predicting(sides)
+    host, shop = predicting(sides)
     with pytest.raises(MessageError, match="'shop' serves a prediction, which trains nothing"):
-        parties.call("keep", "shop", {"needed": torch.tensor([1])})
+        shop.call("keep", {"needed": torch.tensor([1])})
     for about, said in (
         (turn("train", "train"), "asked to train; predict only"),
         (turn("evaluate", "test"), "asked to evaluate; predict only"),
@@ -219,7 +225,7 @@ def test_a_prediction_keeps_nothing_and_trains_nothing(sides: Sides) -> None:
         (turn("predict", "predict", step="follow"), "belongs to training alone"),
     ):
         with pytest.raises(MessageError, match=said):
-            parties.call("step", "shop", **about)
+            shop.call("step", **about)
     assert shop_states(sides) == before
     host.close()
 
@@ -231,10 +237,10 @@ def test_the_control_a_prediction_without_a_scope_rewrites_the_model(
     sides.restart()
     before = shop_states(sides)
     monkeypatch.setattr(party_job, "PREDICTION", ANYTHING)
-    host, parties = predicting(sides)
+    host, shop = predicting(sides)
     needed = PartyServer.states(sides.guests["shop"].server)  # type: ignore[arg-type]
     assert needed
-    parties.call("keep", "shop", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
+    shop.call("keep", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
     assert shop_states(sides) != before
     host.close()
 
@@ -447,11 +453,11 @@ def spent_by_shop(sides: Sides) -> int:
     return budget.spent
 
 
-def ask_on(parties: RemoteParties, times: int) -> int:
+def ask_on(shop: RemoteParty, times: int) -> int:
     """How many predictions of the same people the shop answers."""
     for number in range(times):
         try:
-            parties.call("step", "shop", **turn("predict", "predict", number=number))
+            shop.call("step", **turn("predict", "predict", number=number))
         except PrivacyError:
             return number
     return times
@@ -462,9 +468,9 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
     lead(sides.host(more=NOISE))
     trained = spent_by_shop(sides)
     sides.restart()
-    host, parties = predicting(sides, more=NOISE)
+    host, shop = predicting(sides, more=NOISE)
     assert spent_by_shop(sides) == trained + 1, "an honest prediction works, and is counted with the training"
-    assert ask_on(parties, 400) == GRANTED - trained - 1
+    assert ask_on(shop, 400) == GRANTED - trained - 1
     assert spent_by_shop(sides) == GRANTED
     host.session.end.tell(PARTIES)
     host.unfinished.finish()
@@ -482,8 +488,8 @@ def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monke
     answered_in_all = 0
     for _ in range(2):
         sides.restart()
-        host, parties = predicting(sides, more=NOISE)
-        answered_in_all += ask_on(parties, 400)
+        host, shop = predicting(sides, more=NOISE)
+        answered_in_all += ask_on(shop, 400)
         host.session.end.tell(PARTIES)
         host.unfinished.finish()
         host.close()
@@ -531,7 +537,7 @@ def test_states_without_end(sides: Sides, monkeypatch: pytest.MonkeyPatch, bound
 
     def fill(run: Any) -> None:
         for _ in range(30):
-            run.parties.call("keep", "shop")
+            shop_of(run).call("keep")
         leave(run)
 
     with pytest.raises(FolderError if bounded else TrainingError, match="one more was asked" if bounded else "enough"):
@@ -564,7 +570,7 @@ def test_an_unexpected_error_is_a_refusal_without_its_words(
         pytest.raises(MessageError, match="'shop' refused: 'spent' lacks something") as caught,
         caplog.at_level("INFO"),
     ):
-        lead(sides.host(), lambda run: run.parties.call("spent", "shop"))
+        lead(sides.host(), lambda run: shop_of(run).call("spent"))
     assert "4711" not in str(caught.value) and "4711" in caplog.text
     assert not any("\x1b" in one.getMessage() or "\n" in one.getMessage() for one in caplog.records)
     sides.restart()

@@ -36,8 +36,8 @@ def trained(companies: Path, place: Path, *seals: cn.Seal) -> Job:
 
 def said(job: Job, party: PartyServer) -> dict[str, Tensor]:
     """How a party sends the message in a round that has not been yet."""
-    party.channel.tables["train"] = job.run.channel.tables["train"]  # the owner knows whose rows are common
-    return party.channel.seal_up(Embedding(MESSAGE), party="lab", step="embed", turn=Turn(5, torch.arange(ROWS)))
+    party.ends.people["train"] = job.run.model.half.ends.people["train"]  # the owner knows whose rows are common
+    return party.half.say(Embedding(MESSAGE), "embed", Turn(5, torch.arange(ROWS)))
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate
@@ -51,6 +52,7 @@ def make_plan(
     chosen = _method_for(method, tables, **learnt)
     seals = _seals_for(seal, chosen, **learnt)
     batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
+    missing, when_away = typing.cast(str, asked.missing), typing.cast(str, asked.when_away)
     schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
     settings = Settings(
         rounds=rounds_of(asked.epochs, asked.rounds, schedule),
@@ -62,8 +64,8 @@ def make_plan(
         evaluate_every=_at_least_one(asked.evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
         stop_drop=_stop_drop(asked.stop_drop, schedule),
         threads=count_of(asked.threads, "threads", most=MOST_THREADS),
-        missing=check_policy(asked.missing, chosen, seals),
-        when_away=check_when_away(asked.when_away, asked.missing, chosen, seals),
+        missing=check_policy(missing, chosen, seals),
+        when_away=check_when_away(when_away, missing, chosen, seals),
         **learnt,
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
