@@ -6,12 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
-from colonnade.run.plan import plan
 from torch import Tensor
 
 import colonnade as cn
 from colonnade.core.method import Method
+from colonnade.core.settings import TrainOptions
 from colonnade.errors import ConfigError, MessageError
+from colonnade.run.plan_checks import make_plan
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.schema import Schema
 from colonnade.wire.message import Envelope, encode
@@ -93,8 +94,7 @@ class RareReplies(cn.FDML):
 
 def schema_of(method: Method, owner: str = "labels") -> Schema:
     tables = tables_of(Case(method, owner=owner))
-    planned = plan(tables, method, rounds=3, batch=16, runtime="loop")
-    return rehearse_tables(tables, planned.method, planned.settings, planned.models, planned.optimizers)
+    return rehearse_tables(tables, make_plan(tables, method, TrainOptions(rounds=3, batch=16, runtime="loop")))
 
 
 @pytest.mark.parametrize("period", [3, 40])

@@ -12,9 +12,10 @@ import pytest
 import torch
 from benchmarks import lies
 from benchmarks.lies import Court
-from colonnade.message import decode_fields, encode
-from colonnade.runtime.letter import Letter
 from torch import Tensor
+
+from colonnade.runtime.remote.packet import Packet
+from colonnade.wire.message import decode_fields, encode
 
 Fields = dict[str, Tensor]
 Lie = Callable[[Fields], Fields]
@@ -73,10 +74,10 @@ def courts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Court]:
     return {case: Court(tmp_path_factory.mktemp("court") / "files", case) for case in ("blind", "recover")}
 
 
-def told(phase: str, lie: Lie) -> Callable[[Letter, Letter], Letter]:
+def told(phase: str, lie: Lie) -> Callable[[Packet, Packet], Packet]:
     """Lies in every answer of this phase."""
 
-    def spoil(request: Letter, reply: Letter) -> Letter:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         asked = {"blind": request.purpose, "sum": request.step}.get(request.kind, "")
         if asked != phase or reply.kind != "answer" or not reply.frames:
             return reply

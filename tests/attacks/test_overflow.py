@@ -10,12 +10,12 @@ import pytest
 import torch
 from benchmarks import lies
 from benchmarks.lies import LIAR, Court
-from colonnade.message import decode_fields, encode
-from colonnade.runtime.letter import Letter
 
 import colonnade as cn
 from colonnade.errors import TrainingError
-from colonnade.runtime.remote import Remote
+from colonnade.runtime.remote.packet import Packet
+from colonnade.wire.message import decode_fields, encode
+from colonnade.wire.owner_half import OwnerHalf
 
 # A method, what its party sends, and where that is. The owner's weights are its secret, so where its numbers break
 # first is too: in the loss, in a gradient, in the mean of answers, in a network or an optimiser, at another party.
@@ -29,7 +29,7 @@ BREAKS = {
     "optimiser": ("fedoptimus", 1e30, "'h' of step 'embed'"),
     "a party": ("vimadmm", 1e30, "'h' of step 'embed'"),
 }
-Spoil = Callable[[Letter, Letter], Letter]
+Spoil = Callable[[Packet, Packet], Packet]
 
 
 def all_of(value: float, fields: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -39,7 +39,7 @@ def all_of(value: float, fields: dict[str, torch.Tensor]) -> dict[str, torch.Ten
 def sends(value: float, purpose: str = "train", rounds: int = 99) -> Spoil:
     """A party that answers with this value alone in the first rounds."""
 
-    def spoil(request: Letter, reply: Letter) -> Letter:
+    def spoil(request: Packet, reply: Packet) -> Packet:
         asked = request.kind == "step" and request.purpose == purpose and request.round < rounds
         if not asked or reply.kind != "answer" or not reply.frames:
             return reply
@@ -105,12 +105,12 @@ def test_scales_of_few_bits_are_named_too(court: Callable[..., Court]) -> None:
 def test_an_owner_that_makes_a_partys_numbers_infinite_is_named(
     value: float, court: Callable[..., Court], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Remote._sealed
+    real = OwnerHalf.seal
 
     def sealed(*about: Any) -> dict[str, torch.Tensor]:
         return all_of(value, real(*about))
 
-    monkeypatch.setattr(Remote, "_sealed", sealed)
+    monkeypatch.setattr(OwnerHalf, "seal", sealed)
     said = court("splitnn").run(lambda request, reply: reply)
     assert "refused: " in said and "sent values that are not finite in 'h' of step 'embed'" in said
     assert f"is {abs(value):g}, of 'owner' in 'slope' of step 'follow' in round 0" in said

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.hostile import Score, attack_owner, train
-from colonnade.message import Envelope, decode_fields, encode
-from colonnade.runtime.letter import Letter, open_letter, write_letter
 from torch import Tensor
 
 import colonnade as cn
 from colonnade.errors import MessageError, SealError
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.seal.codec import as_wire
 from colonnade.seal.relay import stacked, unstacked
+from colonnade.wire.message import Envelope, decode_fields, encode
 
 Fields = dict[str, Tensor]
 LIAR = "party 2"
@@ -28,22 +28,23 @@ def sums(recover: bool, phase: str, change: Callable[[Fields], Fields]) -> None:
     """A run in which one party's answers in a phase are changed after a round; 'sum' is a step that is summed."""
 
     def begin(run: cn.Run) -> None:
-        remote: Any = run.parties
-        party = remote.lines.parties[LIAR]
+        parties: Any = run.parties
+        party = parties.backend.transport.parties[LIAR]
         if run.round == 1:
-            party.serve, remote.channel.blinding.roster = partial(_lie, party.serve, phase, change), b""
+            party.serve = partial(_lie, party.serve, phase, change)
+            parties.blinding.forget_keys()
 
     train(cn.FDML(), cn.Blind(recover=recover), on_round=begin)
 
 
 def _lie(serve: Callable[[bytes], bytes], phase: str, change: Callable[[Fields], Fields], request: bytes) -> bytes:
-    asked, reply = open_letter(request), open_letter(serve(request))
+    asked, reply = read_packet(request), read_packet(serve(request))
     if phase not in (asked.kind, asked.purpose):
-        return write_letter(reply)
-    return write_letter(replace(reply, frames=_changed(reply, change)))
+        return write_packet(reply)
+    return write_packet(replace(reply, frames=_changed(reply, change)))
 
 
-def _changed(reply: Letter, change: Callable[[Fields], Fields]) -> tuple[bytes, ...]:
+def _changed(reply: Packet, change: Callable[[Fields], Fields]) -> tuple[bytes, ...]:
     fields = decode_fields(reply.frames[0])[0]
     new = change(dict(fields))
     return () if new is GONE else (encode(new, Envelope(reply.step or "blind", LIAR, reply.round)),)
@@ -114,14 +115,14 @@ def test_the_control_is_the_truth(recover: bool) -> None:
 
 
 def test_who_is_told_to_go_back_says_nothing() -> None:
-    remote: Any = train(cn.FDML(), None).parties
-    states, party = remote.states(), remote.lines.parties[LIAR]
-    remote.load(states)
+    parties: Any = train(cn.FDML(), None).parties
+    states, party = dict(enumerate(parties.states())), parties.backend.transport.parties[LIAR]
+    parties.load(states)
     serve = party.serve
     more_said = (encode({"x": torch.zeros(1)}, Envelope("back", LIAR, 0)),)
-    party.serve = lambda request: write_letter(replace(open_letter(serve(request)), frames=more_said))
+    party.serve = lambda request: write_packet(replace(read_packet(serve(request)), frames=more_said))
     with pytest.raises(MessageError, match=f"'{LIAR}' answered 'back' of round 0 with a message"):
-        remote.load(states)
+        parties.load(states)
 
 
 def test_there_is_one_way_to_write_what_several_said() -> None:
@@ -136,19 +137,20 @@ def test_there_is_one_way_to_write_what_several_said() -> None:
 def test_the_benchmark_counts_what_the_owner_takes_and_whom_it_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a check of it that cannot fail would be worth nothing: a reply of which nothing is read was one."""
     remote: Any = train(cn.FDML(), cn.Blind()).parties
-    remote.ends[LIAR].answer("hello", {})
-    asked, party = remote._asked[LIAR], remote.lines.parties[LIAR]
+    remote.blinding.ends[LIAR].answer("hello", {})
+    transport, end = remote.backend.transport, remote.backend.parties[LIAR]
+    asked, party = end._request, transport.parties[LIAR]
     raw = party._last[2]
     for reply, counted in ((raw, "accepted"), (b"", "unnamed"), (raw[:-1], "neither")):
-        remote.lines.instead, score = reply, Score()
-        remote._asked[LIAR] = asked
-        monkeypatch.setattr(type(remote.lines), "reply", lambda self, name: self.instead)
+        transport.instead, score = reply, Score()
+        end._request = asked
+        monkeypatch.setattr(type(transport), "reply", lambda self, name: self.instead)
         if counted == "unnamed":
-            monkeypatch.setattr("colonnade.runtime.remote.open_letter", lambda raw: _nobody())
+            monkeypatch.setattr("colonnade.runtime.remote.remote_party.read_packet", lambda raw: _nobody())
         attack_owner(remote, LIAR, raw, score)
         assert (len(score.accepted), len(score.unnamed)) == {"accepted": (1, 0), "unnamed": (0, 1)}.get(counted, (0, 0))
         monkeypatch.undo()
 
 
-def _nobody() -> Letter:
+def _nobody() -> Packet:
     raise SealError("nobody is named here.")
