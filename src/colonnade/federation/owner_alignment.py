@@ -54,13 +54,13 @@ def _aligned(
     """A new alignment: the rows, the facts that are kept beside them, and the messages."""
     terms, owner = align_terms(handshake.terms), handshake.name
     keys = {OWNER if name == owner else name: key for name, key in handshake.keys.items()}
-    seat = AlignmentGroup(0, AlignmentParty(terms, 0, texts(sheet.ids, owner), handshake.identity, keys))
+    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(sheet.ids, owner), handshake.identity, keys))
     channel = Channel()
-    sides: list[Named] = [seat, *(_RemoteName(name) for name in terms.names[1:])]
+    sides: list[Named] = [group, *(_RemoteName(name) for name in terms.names[1:])]
     AlignmentOwner(
-        RemoteParties(sides, [seat], channel, handshake.transport, Schema(), job=handshake.job), terms, on_progress
+        RemoteParties(sides, [group], channel, handshake.transport, Schema(), job=handshake.job), terms, on_progress
     ).run()
-    peer = seat.peer
+    peer = group.peer
     facts = {
         "proof": peer.proof,
         "files": sheet.digest,

@@ -133,9 +133,9 @@ class BudgetKeeper:
         """Write the budget if it has paid for something since the last time."""
         if server is not self._server:
             self._server, self._released = server, {}
-        budget = server.channel.end(job.name).budget
+        budget = server.channel.end(server.name).budget
         if budget is not None and budget.releases != self._released:
-            write_spent(job.training.folder, server.channel, [job.name])
+            write_spent(job.training.folder, server.channel, [server.name])
             self._released = budget.releases
 
 
