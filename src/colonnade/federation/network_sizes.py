@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import nn
 
 from colonnade.core.method import Method
 from colonnade.core.optim import OptimizerBuilder

@@ -131,9 +131,7 @@ class OpenScores(GroupScores):
 class HelperScores(GroupScores):
     """The owner reads only orders: each party's own from the party, a group's from the helper that opens its sum."""
 
-    def __init__(
-        self, parties: Parties, steps: Steps, helper: Helper, secret: Secret, estimation: Estimation
-    ) -> None:
+    def __init__(self, parties: Parties, steps: Steps, helper: Helper, secret: Secret, estimation: Estimation) -> None:
         super().__init__(parties.names, estimation)
         sample = self.sample
         self.parties, self.steps, self.helper, self.secret = parties, steps, helper, secret
