@@ -29,7 +29,7 @@ from torch import Tensor
 
 from benchmarks.table import show
 from colonnade.errors import AwayError, ColonnadeError
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.handshake import facts_in
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_session import PartySession
@@ -98,8 +98,8 @@ def permuted() -> Lie:
 
     def lie(guest: PartySession, request: bytes, reply: bytes) -> bytes:
         server = guest.server
-        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and read_packet(request).step == "keep":
-            server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
+        if isinstance(server, AlignmentServer) and len(server.group.peer.rows) and read_packet(request).step == "keep":
+            server.group.peer.rows = server.group.peer.rows[::-1].copy()
         return reply
 
     return lie

@@ -33,7 +33,7 @@ from colonnade.errors import (
     TrainingError,
     UnreachableError,
 )
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import read_identity
 from colonnade.federation.handshake import answer_in, word_packet
@@ -584,8 +584,8 @@ def test_kept_rows_in_another_order(sides: Sides) -> None:
 def test_rows_in_another_order_do_not_pass_the_proof(sides: Sides) -> None:
     def permute(request: Packet, reply: Packet) -> Packet:
         server = sides.guests["shop"].server
-        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and request.step.startswith("keep"):
-            server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
+        if isinstance(server, AlignmentServer) and len(server.group.peer.rows) and request.step.startswith("keep"):
+            server.group.peer.rows = server.group.peer.rows[::-1].copy()
         return reply
 
     said = refused(sides, SealError, spoil={"shop": permute})

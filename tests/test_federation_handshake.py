@@ -17,7 +17,7 @@ from colonnade.federation.exit_codes import Exit, exit_of
 from colonnade.federation.handshake import answer_in, facts_in, hex_of, signatures_in, word_packet
 from colonnade.federation.hello import hello_of
 from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
-from colonnade.federation.party_link import PartyLink, WordOrderError
+from colonnade.federation.party_link import Outgoing, PartyLink, WordOrderError
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.protocol import LETTER, NEW, STAGES, TABLE, WORDS, Conversation
@@ -202,8 +202,8 @@ def test_another_process_of_a_party_begins_anew_and_the_same_goes_on() -> None:
 
 def test_a_party_that_is_lost_owes_nothing_until_it_returns() -> None:
     link = PartyLink("shop", b"")
-    link.asked(b"request")
-    assert link.request == b"request"
+    link.asked(Outgoing(b"request", "embed", 1))
+    assert link.request is not None
     error = AwayError("'shop' is gone.", "shop")
     link.lost(error, since=7.0)
     assert link.is_absent and link.request is None and link.absence is not None and link.absence.error is error

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.job_parts import seat_of, stand_in
+from colonnade.federation.job_parts import party_spec, stand_in
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.side_files import read_owner_file, read_party_file
@@ -77,7 +77,7 @@ class Job:
         """The laboratory as anybody can build it from terms and plan; a control has its secret, too."""
         plan = self.host.session.handshake.plan
         table = stand_in(plan, "lab")
-        seat = seat_of(self.host.terms, plan, "lab", Identity.new(), table, table)
+        seat = party_spec(self.host.terms, plan, "lab", Identity.new(), table, table)
         return PartyServer(replace(seat, secret=secret))
 
 

@@ -190,7 +190,7 @@ def _root_of(chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate
         for root in roots:
             if _issued(last, root):
                 return root
-        above = next((one for one in between if _issued(last, one)), None)
+        above = next((issuer for issuer in between if _issued(last, issuer)), None)
         if above is None:
             return None
         between.remove(above)

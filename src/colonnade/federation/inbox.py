@@ -58,6 +58,6 @@ class Inbox:
         return data
 
     def broken(self) -> Broken:
-        """The error that says whose link ended and why."""
+        """The error that says whose connection ended and why."""
         why, said = self.ended or ("it is gone.", "")
         return Broken(f"the link to '{self.whose}' broke: {why}", self.whose, said)

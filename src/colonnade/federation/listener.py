@@ -1,4 +1,4 @@
-"""The owner's end of all links: one port, one stream per party, and a party's name is what its certificate says."""
+"""The owner's end of all connections: one port, one stream per party, whose name is what its certificate says."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_size(data: bytes, limit: int) -> None:
         raise LinkError(f"a message of {len(data):,} bytes is over the limit of {limit:,}; raise it at both ends.")
 
 
-class _Link:
+class _PartyStream:
     """One stream of one party."""
 
     def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
@@ -87,8 +87,8 @@ class Listener:
         """``turned_away`` is told why, when a connection is cut over which no party came."""
         self._grpc = load_grpc()
         self._names, self._limit, self._crl, self._ca = frozenset(names), limit, crl, credentials.ca
-        self._links: dict[str, _Link] = {}
-        self._replaced: dict[str, _Link] = {}  # the one before: it still has a goodbye to say
+        self._streams: dict[str, _PartyStream] = {}
+        self._replaced: dict[str, _PartyStream] = {}  # the one before: it still has a goodbye to say
         self._numbers = dict.fromkeys(names, 0)
         self._changed = Condition()
         self._closed = False
@@ -134,26 +134,26 @@ class Listener:
     def send(self, party: str, connection: int, data: bytes) -> None:
         """Hand a message to the stream, and do not wait for it to be gone."""
         check_size(data, self._limit)
-        self._link(party, connection).outgoing.put(data)
+        self._stream(party, connection).outgoing.put(data)
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
-        return self._link(party, connection, ended=True).inbox.take(seconds)
+        return self._stream(party, connection, ended=True).inbox.take(seconds)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the party's stream after what was sent before; the party reads the reason."""
         with self._changed:
-            link = self._links.get(party)
-        if link is not None:
-            link.goodbye = link.goodbye or reason  # the first counts: what comes after is because of it
-            link.finish(f"we hung up: {reason}")
+            stream = self._streams.get(party)
+        if stream is not None:
+            stream.goodbye = stream.goodbye or reason  # the first counts: what comes after is because of it
+            stream.finish(f"we hung up: {reason}")
 
     def close(self) -> None:
         """Hang up on all and free the port."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for party in [*self._links]:
+        for party in [*self._streams]:
             self.hang_up(party, "the owner closed the link.")
         self._gate.refuse_more()
         self._server.stop(_CLOSING).wait(2 * _CLOSING)
@@ -161,38 +161,38 @@ class Listener:
 
     def _present(self, party: str) -> int:
         self._check_name(party)
-        link = self._links.get(party)
-        return link.number if link is not None and link.inbox.ended is None else 0
+        stream = self._streams.get(party)
+        return stream.number if stream is not None and stream.inbox.ended is None else 0
 
     def _check_name(self, party: str) -> None:
         if party not in self._names:
             raise LinkError(f"there is no party '{party}' on this link; there are {', '.join(sorted(self._names))}.")
 
-    def _link(self, party: str, connection: int, *, ended: bool = False) -> _Link:
+    def _stream(self, party: str, connection: int, *, ended: bool = False) -> _PartyStream:
         """The stream of that number; one that ended may still have a message to take."""
         self._check_name(party)
-        link = self._links.get(party)
-        if link is None or link.number != connection:
-            why = "another connection of it took its place." if link is not None else "it has none."
+        stream = self._streams.get(party)
+        if stream is None or stream.number != connection:
+            why = "another connection of it took its place." if stream is not None else "it has none."
             raise Broken(f"the link to '{party}' broke: {why}", party)
-        if link.inbox.ended is not None and not ended:
-            raise link.inbox.broken()
-        return link
+        if stream.inbox.ended is not None and not ended:
+            raise stream.inbox.broken()
+        return stream
 
     def _serve(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """One stream, in a thread of its own: whatever is handed to it goes out, until it ends."""
-        link = self._admit(context)
+        stream = self._admit(context)
         context.send_initial_metadata((ACCEPTED,))
-        Thread(target=link.read, args=(requests,), name=f"from {link.party}", daemon=True).start()
-        while (data := link.outgoing.get()) is not None:
+        Thread(target=stream.read, args=(requests,), name=f"from {stream.party}", daemon=True).start()
+        while (data := stream.outgoing.get()) is not None:
             yield data
-        if link.goodbye:
-            context.abort(self._grpc.StatusCode.ABORTED, link.goodbye)
+        if stream.goodbye:
+            context.abort(self._grpc.StatusCode.ABORTED, stream.goodbye)
 
-    def _admit(self, context: Any) -> _Link:
-        """The new stream's link, or its refusal with a sentence that the party shows."""
+    def _admit(self, context: Any) -> _PartyStream:
+        """The new stream, or its refusal with a sentence that the party shows."""
         try:
-            party = self._check_guest(context.auth_context())
+            party = self._check_certificate(context.auth_context())
         except LinkError as error:
             log.warning("refused a connection from %s: %s", self._gate.address_of(context.peer()), str(error))
             context.abort(self._grpc.StatusCode.PERMISSION_DENIED, str(error))
@@ -201,10 +201,10 @@ class Listener:
             if self._closed:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "the owner is closing.")
             self._numbers[party] += 1
-            link, last = _Link(party, self._numbers[party], context.cancel), self._links.get(party)
-            if not context.add_callback(lambda: link.finish(GONE)):
-                link.finish(GONE)  # before it was there
-            self._links[party] = link
+            stream, last = _PartyStream(party, self._numbers[party], context.cancel), self._streams.get(party)
+            if not context.add_callback(lambda: stream.finish(GONE)):
+                stream.finish(GONE)  # before it was there
+            self._streams[party] = stream
             older = self._replaced.pop(party, None)
             self._replaced |= {} if last is None else {party: last}
             self._changed.notify_all()
@@ -213,9 +213,9 @@ class Listener:
         if last is not None:
             last.goodbye = f"another process with the certificate of '{party}' connected and took its place."
             last.finish("another connection of it took its place.")
-        return link
+        return stream
 
-    def _check_guest(self, about: dict[str, list[bytes]]) -> str:
+    def _check_certificate(self, about: dict[str, list[bytes]]) -> str:
         """The name of who connected, by nothing but the certificate that TLS has checked."""
         if about.get("ssl_tls_version") != [b"TLSv1.3"]:
             raise LinkError("the connection is not TLS 1.3; use a newer TLS library.")

@@ -14,11 +14,11 @@ from colonnade.federation.answer_forms import checked_answer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import Facts, answer_in, word_packet
 from colonnade.federation.hello import check_hello
-from colonnade.federation.party_link import PartyLink
+from colonnade.federation.party_link import Outgoing, PartyLink
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.protocol import LETTER
 from colonnade.federation.status_file import StatusFile
-from colonnade.runtime.remote.packet import title, write_packet
+from colonnade.runtime.remote.packet import Packet, title, write_packet
 
 log = logging.getLogger(__name__)
 PAUSE = 0.2  # seconds between two hellos to a party whose connections break at once, so that it cannot keep us busy
@@ -83,7 +83,7 @@ class OwnerTransport:
     def post(self, party: str, request: bytes) -> None:
         """Send a request and do not wait; if the connection is broken, :meth:`reply` will notice."""
         self.links[party].may_say(LETTER)
-        self._post(self.links[party], request)
+        self._post(self.links[party], Outgoing(request, *title(request)))
 
     def reply(self, party: str) -> bytes:
         """Wait for the reply to the last request, over as many connections as it takes."""
@@ -131,7 +131,7 @@ class OwnerTransport:
         """Say a word of the handshake to a party, and give its answer."""
         link, packet = self.links[party], word_packet(word, facts)
         link.may_say(word)
-        self._post(link, write_packet(packet))
+        self._post(link, _word(packet))
         answer = checked_answer(party, word, answer_in(self._reply(link), party, packet))
         link.conversation.say(word)
         return answer
@@ -149,7 +149,7 @@ class OwnerTransport:
 
     # connections
 
-    def _post(self, link: PartyLink, request: bytes) -> None:
+    def _post(self, link: PartyLink, request: Outgoing) -> None:
         if link.request is not None:
             self._reply(link)  # nobody waited for the one before, because another party was lost meanwhile
         link.asked(request)
@@ -179,8 +179,8 @@ class OwnerTransport:
         """Wait for another connection of a party, and learn which of its processes it is from."""
         began, incarnation = time.monotonic(), b""
         log.info("waiting for '%s'", link.name)
-        self.metrics.away(link.name)
-        self.status.away(link.name)
+        self.metrics.absent(link.name)
+        self.status.absent(link.name)
         while not incarnation:
             time.sleep(max(link.greeted + PAUSE - time.monotonic(), 0.0))
             try:
@@ -204,7 +204,7 @@ class OwnerTransport:
         """The incarnation of the process at the other end of the connection, if it is that party's."""
         link.may_say("hello")
         request = word_packet("hello", {"incarnation": self.incarnation.hex()})
-        self._send(link, write_packet(request))
+        self._send(link, _word(request))
         reply = self._receive(link, time.monotonic() + self.deadline)
         facts = answer_in(reply, link.name, request)
         try:
@@ -244,17 +244,16 @@ class OwnerTransport:
             link.connection -= 1
         else:
             self.connections.hang_up(link.name, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
-            self.metrics.away(link.name)
-            self.status.away(link.name)
+            self.metrics.absent(link.name)
+            self.status.absent(link.name)
         self.status.failed(why)
         return error
 
-    def _send(self, link: PartyLink, data: bytes) -> None:
-        what, number = title(data)
+    def _send(self, link: PartyLink, request: Outgoing) -> None:
         # before it leaves, though the connection may turn out to be broken
-        self.audit.sent(link.name, what, data, round=number)
-        self.connections.send(link.name, link.connection, data)
-        self.metrics.sent(link.name, len(data))
+        self.audit.sent(link.name, request.what, request.data, round=request.round)
+        self.connections.send(link.name, link.connection, request.data)
+        self.metrics.sent(link.name, len(request.data))
 
     def _receive(self, link: PartyLink, until: float) -> bytes:
         try:
@@ -269,6 +268,11 @@ class OwnerTransport:
         self.audit.received(link.name, what, data, round=number)
         self.metrics.received(link.name, len(data))
         return data
+
+
+def _word(packet: Packet) -> Outgoing:
+    """A word of the handshake, ready to be sent."""
+    return Outgoing(write_packet(packet), packet.step, packet.round)
 
 
 def _earlier(error: AwayError, until: float) -> str:

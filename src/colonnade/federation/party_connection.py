@@ -1,4 +1,4 @@
-"""A party's end of its link: it dials the owner, and holds one stream."""
+"""A party's end of its connection: it dials the owner, and holds one stream."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class PartyConnection:
                 self._inbox.put(data)
             self._inbox.end("the owner hung up.")
         except self._grpc.RpcError as error:
-            self.refused, said = error.code(), _plain(error.details() or "")
-            told = self.refused in (self._grpc.StatusCode.ABORTED, self._grpc.StatusCode.PERMISSION_DENIED)
-            self._inbox.end(said or "the connection was cut.", said if told else "")
+            self.refused, reason = error.code(), _plain(error.details() or "")
+            by_owner = self.refused in (self._grpc.StatusCode.ABORTED, self._grpc.StatusCode.PERMISSION_DENIED)
+            self._inbox.end(reason or "the connection was cut.", reason if by_owner else "")
         self._outgoing.put(None)  # lets grpc's own thread go
 
     def _messages(self) -> Iterator[bytes]:
@@ -82,7 +82,7 @@ def dial(
     itself, such as a wrong certificate, is raised at once.
     """
     host, port = split_address(address)
-    until, pause, told = time.monotonic() + seconds, _FIRST_PAUSE, ""
+    until, pause, logged = time.monotonic() + seconds, _FIRST_PAUSE, ""
     while True:
         patience = min(max(until - time.monotonic(), 1.0), _ANSWER)
         try:
@@ -91,9 +91,9 @@ def dial(
         except UnreachableError as error:
             if time.monotonic() + pause >= until:
                 raise
-            if str(error) != told:  # once, and not at every try
-                told = str(error)
-                log.warning("%s It is tried again for up to %.0f s.", told, until - time.monotonic())
+            if str(error) != logged:  # once, and not at every try
+                logged = str(error)
+                log.warning("%s It is tried again for up to %.0f s.", logged, until - time.monotonic())
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -118,5 +118,5 @@ def _taken(stream: PartyConnection, address: str, seconds: float) -> PartyConnec
 
 def _plain(text: str) -> str:
     """What the other side said, as a sentence that is fit for a terminal."""
-    said = printable(text)
-    return said if said.endswith("?") or not said else said.rstrip(".") + "."
+    sentence = printable(text)
+    return sentence if sentence.endswith("?") or not sentence else sentence.rstrip(".") + "."

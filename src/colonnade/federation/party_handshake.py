@@ -26,7 +26,7 @@ import numpy as np
 
 from colonnade.core.table import Table
 from colonnade.errors import ManifestError, MessageError, printable, unknown
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.allow_list import check_allowed, check_pinned, check_plan, check_prediction_plan
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import Facts, hex_of, signatures_in
@@ -159,8 +159,8 @@ class PartyHandshake:
     def _prepare(self, facts: Facts) -> Facts:
         job = self._signed_job()
         open_rows = OpenRows(job.folder.folder)
-        if isinstance(self.server, AlignServer) and self.server.seat.peer.proof:
-            peer = self.server.seat.peer
+        if isinstance(self.server, AlignmentServer) and self.server.group.peer.proof:
+            peer = self.server.group.peer
             open_rows.check(peer.rows, job.run, self.name)
             job.folder.keep_rows(peer.rows, {"proof": peer.proof, "files": job.sheet.digest})
         kept = job.folder.rows(job.sheet.digest)

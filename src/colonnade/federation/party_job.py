@@ -12,10 +12,10 @@ from typing import Any
 
 from colonnade.core.table import Table
 from colonnade.errors import ManifestError
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_parts import align_names, align_terms, seat_of, stand_in
+from colonnade.federation.job_parts import align_names, align_terms, party_spec, stand_in
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.runtime.remote.party_server import PartyServer
@@ -75,13 +75,13 @@ class PartyJob:
 
     # servers
 
-    def alignment_server(self, session: bytes) -> AlignServer:
+    def alignment_server(self, session: bytes) -> AlignmentServer:
         """What serves the requests of an alignment."""
         member = align_names(self.terms).index(self.name)
         keys = {OWNER if name == self.terms["owner"] else name: key for name, key in self.keys.items()}
         ids = texts(self.sheet.ids, self.name)
         peer = AlignmentParty(align_terms(self.terms), member, ids, self.party_file.keys.identity, keys)
-        return AlignServer(AlignmentGroup(member, peer), self.job, session)
+        return AlignmentServer(AlignmentGroup(member, peer), self.job, session)
 
     def run_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
         """What serves the requests of a training or a prediction, with the budget that was used before."""
@@ -95,21 +95,21 @@ class PartyJob:
         own = self.run_folder
         own.keep_plan(dict(plan))
         write_preparations(own.folder, {self.name: tables[0].preparation})
-        seat = seat_of(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
+        spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
-        seat = replace(seat, session=session, secret=secret, scope=TRAINING, sums=sums)
-        party = PartyServer(seat, StateFolder(own.folder / "states"))
+        spec = replace(spec, session=session, secret=secret, scope=TRAINING, sums=sums)
+        party = PartyServer(spec, StateFolder(own.folder / "states"))
         party.take_up()
-        log.info("begins with %d rows of shape %s", seat.table.rows, "x".join(map(str, seat.table.shape)))
+        log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))
         return party
 
     def _prediction_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
         """With the model as its training kept it, which is not changed."""
         rows, table = tables[0], stand_in(plan, self.name)
-        seat = seat_of(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
+        spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
-        seat = replace(seat, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
-        party = PartyServer(seat, StateFolder(self.run_folder.folder / "states"))
+        spec = replace(spec, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
+        party = PartyServer(spec, StateFolder(self.run_folder.folder / "states"))
         if not party.keeping.numbers:
             raise ManifestError(f"'{self.name}' has kept no state of the model that is to predict; train first.")
         party.take_up()

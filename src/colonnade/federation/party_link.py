@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from colonnade.errors import AwayError, MessageError
 from colonnade.federation.handshake import Facts
@@ -12,6 +13,15 @@ from colonnade.federation.protocol import Conversation
 
 class WordOrderError(RuntimeError):
     """The owner was about to send a word that the protocol does not allow then: an error in Colonnade itself."""
+
+
+class Outgoing(NamedTuple):
+    """A request of the owner as it is sent, and sent again, with what the audit log says of it."""
+
+    data: bytes
+    what: str
+    """Its step, or else its kind."""
+    round: int
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class PartyLink:
         self.greeted = 0.0  # when the owner last said hello, by the monotonic clock
         self.incarnation = b""  # the random number of the process that answered the last hello
         self.session = b""  # the name of the open session, which every request and reply bears
-        self.request: bytes | None = None  # the request that has no reply yet
+        self.request: Outgoing | None = None  # the request that has no reply yet
         self.absence: PartyAbsence | None = None
         self.signatures: dict[str, bytes] = {}  # of the terms and of the plan
         self.agreed_as: bytes | None = None  # the incarnation that signed the terms and aligned its rows
@@ -71,7 +81,7 @@ class PartyLink:
         """It answers again."""
         self.absence = None
 
-    def asked(self, request: bytes) -> None:
+    def asked(self, request: Outgoing) -> None:
         """A request goes out to which it owes a reply."""
         self.request = request
 

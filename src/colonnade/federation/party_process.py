@@ -125,7 +125,7 @@ class PartyProcess:
         """Dial the owner, and serve its requests until the job ends or the connection does."""
         patience = self.party_file.allow.patience
         self.status.state("waiting")
-        self.metrics.away(OWNER)
+        self.metrics.absent(OWNER)
         connection = self._dialled(patience)
         self._doubts = DOUBTS
         (self.metrics.reconnected if self._was_connected else self.metrics.up)(OWNER)
@@ -139,7 +139,7 @@ class PartyProcess:
             if error.said and CONNECT_AGAIN not in error.said:
                 raise self._hung_up(error.said) from None
             log.warning("%s", error)
-            self.status.away(OWNER)
+            self.status.absent(OWNER)
             self.status.failed(str(error))
             time.sleep(PAUSE)
         finally:

@@ -102,13 +102,13 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     for name, value, most in (("epsilon", allow.epsilon, math.inf), ("delta", allow.delta, 1.0)):
         if value is not None and not 0 < value < most:
             raise ConfigError(f"{name} = {value} in [allow] is out of range; give a number above 0 and below {most:g}.")
-    for what, came, known in (
+    for what, given, known in (
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
         ("mode of an alignment in [allow]", allow.align, MODES),
         ("network in [allow]", allow.networks or (), KINDS),
     ):
-        for name in came:
+        for name in given:
             if name not in known:
                 raise unknown(what, name, known)
     new = section(PredictSection, "predict", sections["predict"]).files
@@ -139,12 +139,12 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
 def _read_terms(path: Path) -> dict[str, Any]:
     """Terms that an operator has read and kept."""
     try:
-        found = read_json(path)
+        terms = read_json(path)
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        terms = None
+    if not isinstance(terms, dict):
         raise ConfigError(f"{path} of [allow] holds no terms; let the owner run `colonnade owner JOB.toml --terms`.")
-    return found
+    return terms
 
 
 def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -155,56 +155,56 @@ def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:
     return sections
 
 
-def _parties(came: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
-    if not isinstance(came, list) or not all(isinstance(one, dict) for one in came):
-        raise ConfigError(f"party = {came!r:.60} is not a list of sections; write [[party]] once for every party.")
-    owners = [one for one in came if "label" in one]
-    if len(owners) != 1 or len(came) < 2:
+def _parties(sections: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
+    if not isinstance(sections, list) or not all(isinstance(party, dict) for party in sections):
+        raise ConfigError(f"party = {sections!r:.60} is not a list of sections; write [[party]] once for every party.")
+    owners = [party for party in sections if "label" in party]
+    if len(owners) != 1 or len(sections) < 2:
         raise ConfigError(
-            f"{len(came)} [[party]] came and {len(owners)} of them with a label; a federation needs two or more, and "
-            "one of them, the owner, has files and the label."
+            f"{len(sections)} [[party]] came and {len(owners)} of them with a label; a federation needs two or more, "
+            "and one of them, the owner, has files and the label."
         )
     others = {}
-    for one in came:
-        if one is owners[0]:
+    for party in sections:
+        if party is owners[0]:
             continue
-        if set(one) != {"name", "key"} or not all(isinstance(value, str) for value in one.values()):
+        if set(party) != {"name", "key"} or not all(isinstance(value, str) for value in party.values()):
             raise ConfigError(
-                f"[[party]] {one.get('name', '?')!r} has {', '.join(one)}; another party is known by its name and its "
-                "public key alone: its files are its own business."
+                f"[[party]] {party.get('name', '?')!r} has {', '.join(party)}; another party is known by its name and "
+                "its public key alone: its files are its own business."
             )
-        others[check_name(one["name"], "a party")] = read_public(_path(one["key"], beside))
+        others[check_name(party["name"], "a party")] = read_public(_path(party["key"], beside))
     own: PartySection = section(PartySection, "party", owners[0])
-    if len(others) < len(came) - 1 or own.name in others:
+    if len(others) < len(sections) - 1 or own.name in others:
         raise ConfigError("two [[party]] have the same name; give each its own.")
     if "owner" in others:
         raise ConfigError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
     return own, others
 
 
-def _peers(came: dict[str, Any], beside: Path) -> dict[str, bytes]:
-    for name, key in came.items():
+def _peers(keys: dict[str, Any], beside: Path) -> dict[str, bytes]:
+    for name, key in keys.items():
         if not isinstance(key, str):
             raise ConfigError(
                 f"{name} = {key!r:.40} in [peers] is no key; write the path of its identity.pub as a text."
             )
-    return {name: read_public(_path(key, beside)) for name, key in came.items()}
+    return {name: read_public(_path(key, beside)) for name, key in keys.items()}
 
 
-def _check_address(key: str, came: str, name: str) -> None:
+def _check_address(key: str, address: str, name: str) -> None:
     """An address that is none is a mistake in the file, and no network mends it."""
     try:
-        split_address(came)
+        split_address(address)
     except LinkError as error:
         raise ConfigError(f"{key} in [{name}]: {error}") from None
 
 
-def _path(came: str, beside: Path) -> str | Path:
+def _path(text: str, beside: Path) -> str | Path:
     """A path beside the file, if there is such a file; else the text itself, which may be a key."""
     try:
-        return beside / came if (beside / came).is_file() else came
+        return beside / text if (beside / text).is_file() else text
     except OSError:  # too long for a path: it may be the text of a certificate
-        return came
+        return text
 
 
 def _keys(how: KeysSection, beside: Path, *, tls: bool) -> Keys:

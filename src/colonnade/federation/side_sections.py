@@ -97,7 +97,7 @@ class Keys:
 
     identity: Identity
     certificate: Credentials | None
-    """None where somebody else's TLS carries the letters, as in NVIDIA FLARE."""
+    """None where somebody else's TLS carries the requests, as in NVIDIA FLARE."""
     crl: Path | None
 
     @property

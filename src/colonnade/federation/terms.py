@@ -65,15 +65,15 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
 
 def labels_of(job_file: OwnerFile) -> str:
     """What becomes of the labels, if the owner is content with that."""
-    found = labels_under(job_file.job.method, {one.kind for one in job_file.job.seals})
-    if LABELS.index(found) > LABELS.index(job_file.federation.labels):
-        can = "read the labels of the rows" if found == "shown" else "infer labels, of two classes nearly all of them"
+    labels = labels_under(job_file.job.method, {entry.kind for entry in job_file.job.seals})
+    if LABELS.index(labels) > LABELS.index(job_file.federation.labels):
+        can = "read the labels of the rows" if labels == "shown" else "infer labels, of two classes nearly all of them"
         raise ManifestError(
             f"{job_file.job.method.name} sends the parties values from which they can {can}; add a seal that protects "
             "them, such as [[seal]] kind = 'random-labels', choose another method, or accept that by "
-            f"labels = '{found}' in [federation]."
+            f"labels = '{labels}' in [federation]."
         )
-    return found
+    return labels
 
 
 def labels_under(method: Method, kinds: Collection[str]) -> str:
@@ -91,16 +91,16 @@ def method_in(terms: Mapping[str, Any]) -> Method:
 def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
     method, owner = method_in(terms), terms["owner"]
-    names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
+    names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
     blind = "blind" in kinds
     sent, singly = _sent(method, blind=blind), _read_singly(method, owner) if blind else []
-    found = who_learns(terms["align"].get("mode") or "psi", names)
+    of_alignment = who_learns(terms["align"].get("mode") or "psi", names)
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:
         scored = f"'{owner}' learns {sent} of the new rows, and their scores."
-        return [*found, scored, *singly, *noise, _RESTS_ON]
-    lines = list(found)
+        return [*of_alignment, scored, *singly, *noise, _RESTS_ON]
+    lines = list(of_alignment)
     if method.party_sends != "nothing":
         lines += [f"'{owner}' learns {sent} of each round's rows.", *singly]
     if method.owner_sends != "nothing":
@@ -129,8 +129,8 @@ def outline(terms: Mapping[str, Any]) -> str:
     ...          "seals": [], "train": {"method": "fdml", "rounds": 5}, "limits": {"deadline": 300}})
     'fdml of bank, shop; rounds 5; no seals; labels shown; deadline 300'
     """
-    names = ", ".join(one["name"] for one in terms["parties"])
-    seals = ", ".join(one["kind"] for one in terms["seals"])
+    names = ", ".join(entry["name"] for entry in terms["parties"])
+    seals = ", ".join(entry["kind"] for entry in terms["seals"])
     parts = (
         f"{terms['method']['name']} of {names}",
         *(f"{key} {value}" for key, value in terms["train"].items() if key != "method"),
@@ -147,7 +147,7 @@ def digest(document: Mapping[str, Any]) -> bytes:
 
 
 def job_id(terms: Mapping[str, Any]) -> bytes:
-    """Sixteen bytes that name the job in every letter."""
+    """Sixteen bytes that name the job in every request."""
     return digest(terms)[:16]
 
 
@@ -162,36 +162,36 @@ def signed_bytes(what: str, document: Mapping[str, Any]) -> bytes:
 
 
 def check_signatures(
-    keys: Mapping[str, bytes], what: str, document: Mapping[str, Any], came: Mapping[str, bytes]
+    keys: Mapping[str, bytes], what: str, document: Mapping[str, Any], signatures: Mapping[str, bytes]
 ) -> None:
     """Refuse to go on unless everybody signed this very document."""
-    if came.keys() != keys.keys():
-        raise ManifestError(f"signatures of {sorted(came)} came for the {what}; all of {sorted(keys)} must sign.")
-    for name, signature in came.items():
+    if signatures.keys() != keys.keys():
+        raise ManifestError(f"signatures of {sorted(signatures)} came for the {what}; all of {sorted(keys)} must sign.")
+    for name, signature in signatures.items():
         verify(keys[name], signed_bytes(what, document), signature, f"the {what} by '{name}'")
 
 
 def keys_in(terms: Mapping[str, Any]) -> dict[str, bytes]:
     """Every side's public identity key."""
-    return {one["name"]: base64.b64decode(one["key"]) for one in terms["parties"]}
+    return {party["name"]: base64.b64decode(party["key"]) for party in terms["parties"]}
 
 
 def first_difference(
-    known: Any, came: Any, where: str = "", sides: tuple[str, str] = ("here", "at the owner")
+    known: Any, other: Any, where: str = "", sides: tuple[str, str] = ("here", "at the owner")
 ) -> str | None:
     """The first field in which two documents differ, with both values.
 
     >>> first_difference({"train": {"rounds": 5}}, {"train": {"rounds": 6}})
     'train.rounds (5 here, 6 at the owner)'
     """
-    if isinstance(known, dict) and isinstance(came, dict):
-        for key in sorted(known.keys() | came.keys()):
+    if isinstance(known, dict) and isinstance(other, dict):
+        for key in sorted(known.keys() | other.keys()):
             at = f"{where}.{key}" if where else key
-            found = first_difference(known.get(key, _ABSENT), came.get(key, _ABSENT), at, sides)
-            if found:
-                return found
+            difference = first_difference(known.get(key, _ABSENT), other.get(key, _ABSENT), at, sides)
+            if difference:
+                return difference
         return None
-    texts = ["nothing" if one is _ABSENT else json.dumps(one, sort_keys=True) for one in (known, came)]
+    texts = ["nothing" if value is _ABSENT else json.dumps(value, sort_keys=True) for value in (known, other)]
     if texts[0] != texts[1]:  # of the text, which is what was signed: 1, 1.0 and true are three values there
         return f"{where} ({texts[0][:80]} {sides[0]}, {texts[1][:80]} {sides[1]})"
     return None
@@ -201,7 +201,7 @@ def _described(module: Any, builders: Any) -> Any:
     if builders is None:
         return None
     if isinstance(builders, list):
-        return [_plain(module.describe(one)) for one in builders]
+        return [_plain(module.describe(builder)) for builder in builders]
     return _plain(module.describe(builders))
 
 

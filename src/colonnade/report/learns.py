@@ -1,4 +1,4 @@
-"""Of one line of the ledger: which values it holds, which seals were on it, what its receiver could learn."""
+"""What a line of the ledger means: which values the messages held, which seals were on them, what could be learnt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AT_A_PARTY = {
 }
 OF_NO_METHOD = {"embedding_map": embedding_map}  # steps that the parties of any method take
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
-_SCALE = 16  # bytes; a message to a blinded party that is no larger holds scales alone
+_SCALE = 16  # bytes; a smaller message to a blinded party holds only the scale of the sum
 
 
 def values_in(run: RunView, line: Line) -> str:
@@ -115,7 +115,7 @@ def _only_a_scale(run: RunView, line: Line) -> bool:
 
 
 def _fields(run: RunView, line: Line) -> list[str]:
-    """The fields of the step's message in this direction that have a word, those made of labels first."""
+    """The fields of the line's message that :data:`VALUES` has words for, fields made of labels first."""
     message = _message(run, line)
     return [name for name in VALUES if name in getattr(message, "_fields", ())]
 

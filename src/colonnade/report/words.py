@@ -12,7 +12,7 @@ from colonnade.wire.ledger import Line
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of a thousand.
+    """A number of bytes as text, in powers of a thousand.
 
     >>> size(812), size(49_398_516)
     ('812 B', '49.4 MB')
@@ -36,7 +36,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """A number of seconds as text.
 
     >>> duration(7.26), duration(200), duration(7500)
     ('7.3 s', '3 min 20 s', '2 h 5 min')
@@ -48,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters; those of Chinese, for instance, count twice.
+    """A text cut to a width of ``most`` characters; wide characters, such as Chinese ones, count twice.
 
     >>> cut("demography", 10), cut("demography", 6), cut("人口统计", 6)
     ('demography', 'demog…', '人口…')
@@ -145,7 +145,7 @@ def what_shows(run: RunView) -> str:
 
 
 def what_seals_did(run: RunView) -> list[str]:
-    """What each party's noise has cost and covers, and what a scale cut off."""
+    """Sentences about the share of values that were clipped, and about each party's privacy budget."""
     cut = {who: share for who, share in run.clipped.items() if share > 0}
     clipped = (
         [f"Scales clipped {', '.join(f'{percent(s, 2)} of what {w} sent' for w, s in cut.items())}."] if cut else []

@@ -19,11 +19,14 @@ from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.remote.ray_transport import RayTransport
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.remote.transport import DirectTransport, Transport
+from colonnade.runtime.schema import Schema
 from colonnade.seal.key_agreement import Identity
 from colonnade.store.secret_file import fresh_secret, secret_in
 from colonnade.store.state_folder import StateFolder
 from colonnade.wire.ledger import OWNER
 
+EXTRA_STEPS = {"embedding_map": embedding_map}
+"""What parties of one organisation serve beside the method's steps, to explain a run."""
 Connect = Callable[[Sequence[PartySpec]], Transport]
 
 
@@ -32,7 +35,7 @@ def make_party(spec: PartySpec) -> PartyServer:
 
     Within one organisation it also serves maps of its embeddings.
     """
-    spec = replace(spec, extra_steps={"embedding_map": embedding_map})
+    spec = replace(spec, extra_steps=EXTRA_STEPS)
     if has_secrets(spec.settings):
         spec = replace(spec, secret=_secret(spec.folder))
     return PartyServer(spec, None if spec.folder is None else StateFolder(spec.folder))
@@ -60,7 +63,7 @@ def remote_setup_for(tables: Sequence[Table], plan: Plan, folder: Path | None) -
     identities = {name: Identity.new() for name in others}
     return RemoteSetup(
         connect=_CONNECT[settings.runtime],
-        schema=rehearse_tables(tables, plan),
+        schema=Schema(rehearse_tables(tables, plan).forms, beside=EXTRA_STEPS),
         job=os.urandom(16),
         session=os.urandom(16),
         keys={name: identity.public for name, identity in identities.items()},

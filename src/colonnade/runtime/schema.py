@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -51,8 +51,9 @@ class Schema:
     was sent a message of its own.
     """
 
-    def __init__(self, forms: Mapping[str, Form] | None = None) -> None:
-        self.checks = forms is not None
+    def __init__(self, forms: Mapping[str, Form] | None = None, beside: Iterable[str] = ()) -> None:
+        """``beside`` are steps beside the method's own, which no rehearsal knows and whose messages are not checked."""
+        self.checks, self.beside = forms is not None, frozenset(beside)
         self.forms = dict(forms or {})
 
     @classmethod
@@ -63,7 +64,7 @@ class Schema:
     def note(self, party: str, way: str, step: str, message: Any, rows: int) -> None:
         """Learn the form of a message from one of a turn with so many rows."""
         form = {
-            name: (_kind(value), tuple(ROWS if size == rows else size for size in value.shape))
+            name: (_name_of(value.dtype), tuple(ROWS if size == rows else size for size in value.shape))
             for name, value in zip(message._fields, message, strict=True)
         }
         self.forms[f"{party}/{way}/{step}"] = form
@@ -74,7 +75,7 @@ class Schema:
 
     def check(self, party: str, way: str, step: str, fields: Mapping[str, Tensor], rows: int, round: int) -> None:
         """Refuse a message that is not in the schema or has another form, before its values are used."""
-        if not self.checks:
+        if not self.checks or step in self.beside:
             return
         form = self.forms.get(f"{party}/{way}/{step}")
         where = f"{'from' if way == 'up' else 'to'} '{party}' in step '{step}' of round {round}"
@@ -88,10 +89,11 @@ class Schema:
         for name, value in fields.items():
             kind, shape = form[name]
             expected = _shape_for(shape, rows)
-            if not _fits(value.shape, expected) or _kind(value) != kind:
+            if (value.shape != expected and not _fits(value.shape, expected)) or _name_of(value.dtype) != kind:
+                given = f"shape {tuple(value.shape)} of {_name_of(value.dtype)}"
                 raise MessageError(
-                    f"'{name}' came {where} with shape {tuple(value.shape)} of {_kind(value)}, and {expected} of "
-                    f"{kind} was expected; does that party have the same rows and the same settings?"
+                    f"'{name}' came {where} with {given}, and {expected} of {kind} was expected; does that "
+                    "party have the same rows and the same settings?"
                 )
 
     def note_asked(self, step: str) -> None:
@@ -144,10 +146,6 @@ class Schema:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).digest()[:16]
 
 
-def _kind(value: Tensor) -> str:
-    return _name_of(value.dtype)
-
-
 @cache
 def _name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
@@ -167,7 +165,7 @@ def _shape_for(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     if len(shape) != len(expected):
         return False
-    return shape == expected or all(wanted in (size, ANY) for size, wanted in zip(shape, expected, strict=True))
+    return all(wanted in (size, ANY) for size, wanted in zip(shape, expected, strict=True))
 
 
 def _merged(first: Form, second: Form) -> Form:

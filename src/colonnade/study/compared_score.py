@@ -1,4 +1,4 @@
-"""The one number that explanations compare, and which runs may be asked for it again and again."""
+"""The score that explanations compare, and the check that a run's seals allow many predictions for the same rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.run.training import Run
 
 
 def score_name(run: Run) -> str:
-    """Which metric predictions of a run are compared by; more is better."""
+    """The metric by which a run's predictions are compared; higher is better."""
     return run.task.score
 
 
@@ -19,7 +19,7 @@ def score(run: Run, outputs: Tensor, labels: Tensor) -> float:
 
 
 def check_run(run: object) -> None:
-    """Refuse what is no trained run."""
+    """Refuse an object that is not a trained run."""
     if not isinstance(run, Run):
         raise ConfigError(f"a {type(run).__name__} came where the trained run was expected; give what cn.train gave.")
 

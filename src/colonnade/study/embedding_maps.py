@@ -46,8 +46,8 @@ def embedding_map(
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
-    >>> found = cn.embedding_map(cn.train(train, "vimadmm", epochs=1), test, rows=100)
-    >>> found.points["party 2"].shape, found.labels.shape
+    >>> maps = cn.embedding_map(cn.train(train, "vimadmm", epochs=1), test, rows=100)
+    >>> maps.points["party 2"].shape, maps.labels.shape
     (torch.Size([100, 2]), torch.Size([100]))
     """
     check_run(run)

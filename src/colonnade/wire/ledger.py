@@ -1,4 +1,4 @@
-"""What left whose house: one line per sender, receiver, step and purpose, with exact bytes."""
+"""The ledger of a run: one line per sender, receiver, step and purpose, with messages and exact bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Line:
 
 
 def _both_summed(first: bool | None, second: bool | None) -> bool | None:
-    """Whether both were only summed; one that was not settles it, even where the other is not known."""
+    """Whether all messages were only summed: False if some were not, None if that is not known of some."""
     if first is False or second is False:
         return False
     return None if first is None or second is None else True
@@ -72,7 +72,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.owners = [OWNER]  # whoever leads turns; the first of several is the one that the others send to
+        self.owners = [OWNER]  # who leads turns; of several owners, the others send to the first
         self._lines: dict[tuple[str, str, str, str], Line] = {}
 
     @staticmethod
@@ -112,7 +112,7 @@ class Ledger:
 
     @property
     def by_party(self) -> dict[str, int]:
-        """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""
+        """Bytes that each party sent or received; bytes between two parties, or two owners, count for the sender."""
         return self._sum_by("party")
 
     @property

@@ -29,7 +29,7 @@ from colonnade.runtime.build import Build, build_parts
 from colonnade.runtime.loop import LoopGroup
 from colonnade.runtime.remote.history import History
 from colonnade.runtime.remote.packet import Packet
-from colonnade.runtime.remote.request_server import Fields, Handler, RequestServer, log_failure
+from colonnade.runtime.remote.request_server import Fields, RequestServer, log_failure
 from colonnade.runtime.remote.scope import ANYTHING, Scope
 from colonnade.runtime.remote.state_store import StateStore
 from colonnade.runtime.schema import Schema, kinds_of
@@ -104,7 +104,17 @@ class PartyServer(RequestServer):
     """One party's process: rows, networks, and its end of the channel."""
 
     def __init__(self, spec: PartySpec, keeping: StateStore | None = None) -> None:
-        super().__init__(spec.name, spec.job, spec.session, spec.schema.digest)
+        handlers = {
+            "step": self._step,
+            "sum": self._sum,
+            "blind": self._blind,
+            "keep": self._keep,
+            "back": self._back,
+            "place": self._placed,
+            "spent": self._spent,
+            "end": self._end,
+        }
+        super().__init__(spec.name, {"job": spec.job, "session": spec.session, "plan": spec.schema.digest}, handlers)
         self.spec = spec
         self.keeping = StateStore() if keeping is None else keeping
         how, leaders = spec.settings, spec.leaders
@@ -133,20 +143,6 @@ class PartyServer(RequestServer):
         """Put another table's rows here."""
         self.ends.know(name, table)
         self.group.tables[name] = table
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """Steps, sums and their phases, states, tables, budgets, the end."""
-        return {
-            "step": self._step,
-            "sum": self._sum,
-            "blind": self._blind,
-            "keep": self._keep,
-            "back": self._back,
-            "place": self._placed,
-            "spent": self._spent,
-            "end": self._end,
-        }
 
     def check_read(self, letter: Packet) -> None:
         """Refuse a request that says more than anybody reads, or that this session is not for."""

@@ -50,12 +50,12 @@ class SweepPlan:
 
     @property
     def keys(self) -> list[str]:
-        """What can be swept over."""
+        """The keys that a sweep can vary."""
         own = [field.name for field in fields(self.method)]
         return [*own, *OF_TRAIN, "bits", *(OF_LOAD if isinstance(self.data, dict) else ())]
 
     def check_key(self, key: str) -> None:
-        """Refuse what cannot be swept over."""
+        """Refuse a key that a sweep cannot vary."""
         if key in OF_LOAD and key not in self.keys:
             raise ConfigError(
                 f"over= has '{key}', which says how data are loaded, but tables came; give a name instead."
@@ -97,17 +97,17 @@ class SweepPlan:
         return json.loads(json.dumps(plain, default=str))  # type: ignore[no-any-return]
 
 
-def found_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
-    """What the run at a point found: the end of its history, and the importance of parties where it is known."""
+def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
+    """The result of a point: the last row of its run's history, and the importance of parties where it is known."""
     run = plan.at(point).train()
     row = run.history[-1]
-    if run.settings.stop_drop is not None:  # the model that was kept is the best one
+    if run.settings.stop_drop is not None:  # early stopping keeps the best model
         row = max(run.history, key=lambda one: one.get(f"valid_{score_name(run)}", -math.inf))
     return {"point": point, "found": row, "heads": _heads(run)}
 
 
 def compact(tables: Sequence[Table]) -> list[Table]:
-    """The tables with columns of their own: a view would take the whole array along to another process."""
+    """The tables with copies of their columns: to pickle a view would pickle the whole array."""
     return [
         table
         if table.columns is None
@@ -117,7 +117,7 @@ def compact(tables: Sequence[Table]) -> list[Table]:
 
 
 def _heads(run: Run) -> dict[str, float]:
-    if run.seals.noise is not None:  # to ask would cost privacy
+    if run.seals.noise is not None:  # asking the parties would cost privacy
         return {}
     try:
         return run.importance()
@@ -130,26 +130,26 @@ def _described(name: str, value: Any) -> Any:
         return describe(listed(value))
     if name in ("model", "optimizer"):
         kinds = models if name == "model" else optim
-        each = value if isinstance(value, list | tuple) else [value]
+        builders = value if isinstance(value, list | tuple) else [value]
         return [
-            kinds.describe(one) or f"{getattr(one, '__module__', '')}.{getattr(one, '__qualname__', one)}"
-            for one in each
+            kinds.describe(build) or f"{getattr(build, '__module__', '')}.{getattr(build, '__qualname__', build)}"
+            for build in builders
         ]
     return value
 
 
 def _fingerprint(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Names, shapes and a digest of all values."""
-    found = []
+    prints = []
     for table in tables:
         digest = hashlib.sha256(repr(table.ids.tolist()).encode())
         for values in (table.columns, table.labels):
             if values is not None:
                 digest.update(values.contiguous().numpy().tobytes())
-        found.append(
+        prints.append(
             {"name": table.name, "shape": list(table.shape), "scale": repr(table.scale), "of": digest.hexdigest()}
         )
-    return found
+    return prints
 
 
 def grid(over: Mapping[str, Sequence[Any]]) -> list[Point]:
