@@ -245,8 +245,8 @@ def _usual(proposal: Mapping[str, Any], name: str, own: Table) -> Any:
         usual = json.loads(json.dumps(models.describe(models.default_for(codes))))
         if stated != usual:
             raise ManifestError(
-                f"the plan does not follow from the terms in model: {printable(stated, 80)} of '{side}' is not the usual "
-                f"one, {printable(usual, 80)}."
+                f"the plan does not follow from the terms in model: {printable(stated, 80)} of '{side}' is not the "
+                f"usual one, {printable(usual, 80)}."
             )
     return proposal["model"]
 
