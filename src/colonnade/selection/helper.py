@@ -23,8 +23,8 @@ from colonnade.wire.party_half import PartyHalf
 class Helper:
     """Opens the blinded sums of groups of parties.
 
-    ``among`` gives the parties with a group of them blinded together: every group has keys of its own, so a sum over
-    it opens with all its members' messages and no others.
+    ``among`` returns the parties with the members of one group blinded together. Every group has keys of its own, so
+    its sum opens only with the messages of all its members.
     """
 
     def __init__(self, among: Callable[[tuple[int, ...]], Parties], half: OwnerHalf) -> None:
