@@ -22,7 +22,7 @@ from colonnade.federation.side_sections import AllowSection
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import first_difference, method_in
 from colonnade.federation.terms_forms import check_plan_form
-from colonnade.run.plan_checks import make_plan
+from colonnade.run.make_plan import make_plan
 from colonnade.runtime.plan import Plan
 
 
