@@ -117,9 +117,9 @@ def cell(data: str, setting: str, seed: int) -> Found:
     teacher = fit(tables, everybody(size), size, seed)
     found = {"TVFL, all answer": last(teacher)}
     for name, fill in (("TVFL-0", "zero"), ("TVFL-A", "mean"), ("TVFL-R", "random")):
-        teacher.method = everybody(size, fill)  # the filling is a matter of prediction only
+        teacher.model.method = everybody(size, fill)  # the filling is a matter of prediction only
         found[name] = 100 * teacher.evaluate(tables[1])["accuracy"]
-    teacher.method = everybody(size)
+    teacher.model.method = everybody(size)
     found["SingleVL"] = last(fit(tables, single(size), size, seed))
     found["APFed-R"] = last(fit(tables, apfed(size, "reconstruction"), size, seed))
     found["APFed-C"] = last(fit(tables, apfed(size, "contrastive"), size, seed))
@@ -198,7 +198,7 @@ def credit(kept: Kept, seeds: Sequence[int]) -> None:
         # A distilled run knows the owner's table only.
         found = {name: _auc(run.predict(tables[1][: len(run.parties)]), tables[1]) for name, run in runs.items()}
         for name, fill in (("TVFL-0", "zero"), ("TVFL-A", "mean"), ("TVFL-R", "random")):
-            teacher.method = everybody(size, fill)
+            teacher.model.method = everybody(size, fill)
             found[name] = _auc(teacher.predict(tables[1]), tables[1])
         return found
 

@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from colonnade.runtime.remote.remote_parties import RemoteParties
 
 import colonnade as cn
 from benchmarks.links import ASK, DOWN, TURN, UP, answer_bare, bare_call, bare_streams, compare, rounds
@@ -28,6 +27,7 @@ from colonnade.federation.certificates import make_keys
 from colonnade.runtime.cluster import load_ray
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.remote.ray_transport import RayTransport
+from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.transport import DirectTransport
 
 PARTIES = 4
@@ -61,8 +61,9 @@ def seats(parties: int) -> list[PartySpec]:
     """Seats of a small run."""
     tables = cn.split(torch.randn(40, parties).numpy(), torch.arange(40).numpy() % 2, parties)
     run = cn.train(tables, "splitnn", rounds=1, batch=20, runtime="apart")
-    assert isinstance(run.parties, RemoteParties) and isinstance(run.parties.lines, DirectTransport)
-    return [party.spec for party in run.parties.lines.parties.values()]
+    backend = run.parties.backend
+    assert isinstance(backend, RemoteBackend) and isinstance(backend.transport, DirectTransport)
+    return [party.spec for party in backend.transport.parties.values()]
 
 
 def ray_rounds(lines: RayTransport) -> list[float]:
@@ -115,7 +116,7 @@ def hundred_parties(group: int = 25, images: int = 2048) -> None:
         run = cn.train(tables, cn.VIMADMM(local_steps=5), rounds=10, batch=1024, evaluate_every=10, runtime=runtime)
         rows.append([kind, f"{run.seconds:.1f}", f"{time.perf_counter() - began:.1f}", f"{run.ledger.total / 1e6:.0f}"])
         runs.append(run)
-    lines: Any = runs[1].parties.lines  # type: ignore[attr-defined]
+    lines: Any = runs[1].parties.backend.transport  # type: ignore[attr-defined]
     used = set(lines.ray.get([host.__ray_call__.remote(_where) for host in lines.hosts]))
     losses = [[row["train_loss"] for row in run.history] for run in runs]
     same = losses[0] == losses[1] and runs[0].ledger.to_json() == runs[1].ledger.to_json()

@@ -169,7 +169,7 @@ def report(poc: Poc, folder: Path, job: str) -> str:
     same = {
         "history": history(alone) == history(results),
         "ledger": (alone / "ledger.csv").read_text() == (results / "ledger.csv").read_text(),
-        "parameters": not differing(states_in(alone, near.sides.names), states(poc, job, near.sides.names)),
+        "parameters": not differing(states_in(alone, near.model.sides.names), states(poc, job, near.model.sides.names)),
     }
     return ", ".join(f"{what} {'equal' if is_same else 'DIFFERENT'}" for what, is_same in same.items())
 

@@ -16,13 +16,15 @@ such a letter of another is the work of TLS; no check of ours could tell them ap
 from __future__ import annotations
 
 import argparse
+import copy
+import gc
 import random
 import resource
 import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -30,22 +32,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from colonnade.runtime.remote.remote_parties import RemoteParties
 from torch import Tensor
 
 import colonnade as cn
 from benchmarks.table import show
 from colonnade.errors import ColonnadeError, MessageError
+from colonnade.runtime.backend import Call
+from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.packet import KINDS, Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.reply_numbers import number_in
 from colonnade.runtime.remote.scope import PURPOSES
-from colonnade.runtime.remote.transport import DirectTransport
+from colonnade.runtime.remote.transport import DirectTransport, Transport
 from colonnade.runtime.schema import kinds_of
 from colonnade.seal.blind_owner import HELLO, SIGNATURE
 from colonnade.seal.blind_party import RECOVERING, UNTOLD
 from colonnade.seal.key_agreement import Ticket
-from colonnade.seal.recover_owner import ADVERT
 from colonnade.seal.relay import heard, unstacked
 from colonnade.wire.message import Envelope, decode_fields, encode
 
@@ -193,6 +196,7 @@ def mutant(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     return new
 
 
+AGREED = {"hello": HELLO, "confirm": SIGNATURE}
 IDENTITY = ("sender", "sequence", "job", "session", "plan")
 
 # What is left out: other letters that may be written as well.
@@ -240,10 +244,10 @@ def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bo
     return _may_be_asked(other, silent)
 
 
-def silent_steps(remote: RemoteParties) -> list[str]:
+def silent_steps(party: PartyServer, requests: Iterable[Packet]) -> list[str]:
     """The steps that were asked for and read no message."""
-    party: PartyServer = next(iter(remote.lines.parties.values()))  # type: ignore[attr-defined]
-    return [step for step in remote._kinds if kinds_of(getattr(party.spec.method, step))[0] is None]
+    asked = dict.fromkeys(one.step for one in requests if one.kind in ("step", "sum"))
+    return [step for step in asked if kinds_of(getattr(party.spec.method, step))[0] is None]
 
 
 def _fewer(letter: Packet, other: Packet) -> bool:
@@ -285,11 +289,18 @@ class Score:
     said: Counter[str] = field(default_factory=Counter)
 
     def time(self, work: Callable[[], Any]) -> Any:
+        """Do one letter's work, and note what it cost.
+
+        Without the collector of garbage: a full collection walks through all that torch has, which takes as long as
+        hundreds of letters, and falls on one of them by chance. It runs between letters.
+        """
+        gc.disable()
         before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
         try:
             return work()
         finally:
             self.slowest = max(self.slowest, 1000 * (time.thread_time() - began))
+            gc.enable()
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             self.largest = max(self.largest, grown / 1024)
             self.frames += 1
@@ -298,15 +309,20 @@ class Score:
 class Attacked(DirectTransport):
     """Lines on which every letter is mutated many times before it comes itself."""
 
-    def __init__(self, remote: RemoteParties, draw: random.Random, each: int, score: Score, most: int) -> None:
-        super().__init__(remote.lines.parties)  # type: ignore[attr-defined]
-        self._replies = remote.lines._replies  # type: ignore[attr-defined]
+    def __init__(self, remote: AllParties, draw: random.Random, each: int, score: Score, most: int) -> None:
+        before = backend_of(remote).transport
+        assert isinstance(before, DirectTransport)
+        super().__init__(before.parties)
+        self._replies = before._replies
         self.remote, self.draw, self.each, self.score, self.most = remote, draw, each, score, most
+        self.silent: list[str] = []
         self.seen: dict[bool, list[bytes]] = {True: [], False: []}
         self.instead: bytes | None = None
 
     def post(self, party: str, request: bytes) -> None:
         letter = read_packet(request)
+        both = [*([read_packet(letter.before)] if len(letter.before) else []), letter]
+        self.silent = list(dict.fromkeys([*self.silent, *silent_steps(self.parties[party], both)]))
         if len(letter.before):  # two letters in one: the first is attacked inside the other, then each by itself
             first = bytes(letter.before)
             inside = [write_packet(replace(letter, before=new)) for new in self.mutants(first, from_party=False)]
@@ -336,10 +352,10 @@ class Attacked(DirectTransport):
         seen = self.seen[from_party]
         seen.append(raw)
         del seen[:-50]
-        silent, found = silent_steps(self.remote), []
+        found: list[bytes] = []
         for _ in range(min(self.each, self.most - self.score.frames)):
             new = mutant(self.draw, raw, seen + self.seen[not from_party][-5:])
-            if new == raw or may_be_written(raw, new, silent, from_party):
+            if new == raw or may_be_written(raw, new, self.silent, from_party):
                 self.score.left_out += 1
             else:
                 found.append(new)
@@ -353,7 +369,8 @@ def described(raw: bytes) -> str:
         form_of(letter)
     except MessageError:
         return "no letter"
-    return f"{replace(letter, job=b'', session=b'', plan=b'', frames=())} with {form_of(letter)}"
+    before = bytes(letter.before)
+    return f"{replace(letter, job=b'', session=b'', plan=b'', before=before, frames=())} with {form_of(letter)}"
 
 
 def attack_party(party: PartyServer, mutants: Sequence[bytes], score: Score) -> None:
@@ -384,11 +401,11 @@ def _attack_once(party: PartyServer, new: bytes, score: Score) -> None:
         score.crashed.append(f"{party.name}: {type(error).__name__}: {error}")
 
 
-def attack_owner(remote: RemoteParties, party: str, raw: bytes, score: Score) -> None:
+def attack_owner(remote: AllParties, party: str, raw: bytes, score: Score) -> None:
     """A mutated reply, as far as the owner makes something of it."""
     try:
         score.time(lambda: make_something_of(remote, party, raw))
-        score.accepted.append(f"owner, from {party}: {described(remote.lines.instead)}")  # type: ignore[attr-defined]
+        score.accepted.append(f"owner, from {party}: {described(instead_of(remote))}")
     except ColonnadeError as error:
         score.said["refused by the owner"] += 1
         if f"'{party}'" not in str(error):
@@ -397,44 +414,103 @@ def attack_owner(remote: RemoteParties, party: str, raw: bytes, score: Score) ->
         score.crashed.append(f"owner: {type(error).__name__}: {error}")
 
 
-def make_something_of(remote: RemoteParties, party: str, raw: bytes) -> None:
-    """What the owner does with the reply to its last letter, up to where it would learn from it."""
-    fields, asked = remote._reply(party), remote._asked[party]
-    told = fields or {}
+def make_something_of(remote: AllParties, party: str, raw: bytes) -> None:
+    """What the owner does with the reply to its last request, up to where it would learn from it."""
+    backend, k = backend_of(remote), remote.names.index(party)
+    asked = backend.parties[party]._request
+    assert asked is not None
     if asked.kind == "step":
-        remote._collect(remote.names.index(party), fields, asked.step, remote._turns[asked.leader][1])
-    elif asked.kind in ("keep", "place"):
-        due = decode_fields(read_packet(raw).frames[0])[0]
-        name = "kept" if asked.kind == "keep" else "rows"
-        if not torch.equal(number_in(party, told, name), due[name]):
-            raise MessageError(
-                "another number."
-            )  # of rows that are not the owner's, or of a state that is refused later
-    elif asked.kind == "blind" and asked.purpose in ("hello", "confirm", "advertise", "sign"):
-        heard(told, {"hello": HELLO, "advertise": ADVERT}.get(asked.purpose, SIGNATURE), party)
+        _open_answer(remote, k, asked)
+        return
+    rows = backend._turns[asked.leader][1].rows.shape[-1] if asked.kind == "sum" else 0
+    told = backend._reply(k, asked.step, rows) or {}
+    end = backend.parties[party]
+    if asked.kind == "keep":
+        copy.deepcopy(end.states).hear(told, asked.session)
+    elif asked.kind == "place":
+        rows_told = number_in(party, told, "rows")
+        if not torch.equal(rows_told, decode_fields(read_packet(raw).frames[0])[0]["rows"]):
+            raise MessageError(f"'{party}' has {int(rows_told)} rows.")  # as RemoteBackend.place says
+    elif asked.kind == "spent":
+        budget, sent = remote.half.ends[party].budget, remote.half.ledger.sent_by(party)
+        copy.deepcopy(end.budget).check(told, budget, sent)
+    elif asked.kind == "blind":
+        _hear_phase(remote, party, told, asked)
     elif asked.kind == "sum" and told:
         _open_sum(remote, party, told, asked)
-    elif raw != remote.lines.instead:  # type: ignore[attr-defined]
-        raise MessageError("nothing is made of it.")
+    # All others, and the sums that are recovered later, are answered with nothing: RemoteParty.reply sees to that.
 
 
-def _open_sum(remote: RemoteParties, party: str, told: dict[str, Tensor], asked: Packet) -> None:
-    blinding, turn = remote.channel.blinding, remote._turns[asked.leader][1]
+def _hear_phase(remote: AllParties, party: str, told: dict[str, Tensor], asked: Packet) -> None:
+    """A phase of the key agreement, or of a sum that can do without some parties."""
+    assert remote.blinding is not None
+    one, phase = remote.blinding.present, asked.purpose
+    if phase in AGREED:
+        heard(told, AGREED[phase], party)
+    elif phase in RECOVERING:
+        assert one is not None
+        reading = (one.advert, one.shared, one.masked, one.signed, one.revealed)
+        dict(zip(RECOVERING, reading, strict=True))[phase](party, told)
+
+
+def _open_answer(remote: AllParties, k: int, asked: Packet) -> None:
+    """As a step's answers are opened when all parties are asked."""
+    backend, step = backend_of(remote), step_of(remote, asked.step)
+    call, kind = Call(step, asked.step, backend._turns[asked.leader][1], [k]), kinds_of(step)[1]
+    wire = backend._reply(k, asked.step, call.turn.rows.shape[-1], replies=kind is not None)
+    if wire is not None:
+        remote._open(k, backend._answer(k, wire, kind, call), call)
+
+
+def _open_sum(remote: AllParties, party: str, told: dict[str, Tensor], asked: Packet) -> None:
+    backend, blinding = backend_of(remote), remote.blinding
+    turn, end = backend._turns[asked.leader][1], backend.parties[party]
     assert blinding is not None
-    form = remote.schema.like(party, "up", asked.step, turn.rows.shape[-1])
-    task = remote.channel.sum_task(blinding, form or {}, asked.step, turn, None)
-    kept, remote.ends[party].masked = remote.ends[party].masked, (asked.serial, told)
+    form = backend.schema.like(party, "up", asked.step, turn.rows.shape[-1])
+    task = remote.half.sum_task(blinding, form or {}, asked.step, turn, {})
+    kept, end.masked = end.masked, (asked.serial, told)
     try:
         blinding._send(party, task, Ticket(turn.round, asked.serial, 0, asked.step), lambda fields, *_: fields)
     finally:
-        remote.ends[party].masked = kept
+        end.masked = kept
 
 
-def owners_state(remote: RemoteParties) -> dict[str, Tensor]:
+def owners_state(remote: AllParties) -> dict[str, Tensor]:
     """What the owners' ends and memory hold."""
-    ends = {name: remote.channel.end(name).state() for name in remote.channel.ledger.owners}
+    ends = {name: remote.half.ends[name].state() for name in remote.half.ledger.owners}
     found = {f"{name}/{key}": value for name, state in ends.items() for key, value in state.items()}
-    return found | remote.channel.heard.state()
+    return found | remote.half.memory.state()
+
+
+def backend_of(remote: AllParties) -> RemoteBackend:
+    assert isinstance(remote.backend, RemoteBackend)
+    return remote.backend
+
+
+def direct(remote: AllParties) -> DirectTransport:
+    """The way to parties that are in this process."""
+    transport = backend_of(remote).transport
+    assert isinstance(transport, DirectTransport)
+    return transport
+
+
+def reach_through(remote: AllParties, transport: Transport) -> None:
+    """Send everything this way from now on."""
+    backend = backend_of(remote)
+    backend.transport = transport
+    for party in backend.parties.values():
+        party.transport = transport
+
+
+def instead_of(remote: AllParties) -> bytes:
+    """The mutated reply that the owner reads now."""
+    return getattr(direct(remote), "instead", None) or b""
+
+
+def step_of(remote: AllParties, name: str) -> Callable[..., Any]:
+    """A step of the method that trains."""
+    party = next(iter(direct(remote).parties.values()))
+    return getattr(party.spec.method, name)  # type: ignore[no-any-return]
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -463,25 +539,27 @@ def disturbed(
     score = Score()
 
     def attack(run: cn.Run) -> None:
-        remote: Any = run.parties
-        if not isinstance(remote.lines, Attacked):
-            remote.lines = Attacked(remote, draw, each, score, most)
-        if remote.channel.blinding is not None and run.round % 2:
-            remote.channel.blinding.roster = b""
+        remote = run.parties
+        if not isinstance(direct(remote), Attacked):
+            reach_through(remote, Attacked(remote, draw, each, score, most))
+        if remote.blinding is not None and run.round % 2:
+            remote.blinding.forget_keys()
 
     try:
         run = train(method, seal, owners, attack)
     except ColonnadeError as error:
         score.crashed.append(f"the run: {error}")
         return None, score
-    run.parties.lines.most = 0  # type: ignore[attr-defined]
+    attacked = direct(run.parties)
+    assert isinstance(attacked, Attacked)
+    attacked.most = 0
     return run, score
 
 
 def ending(run: cn.Run) -> dict[str, Tensor]:
     """What a run predicts, and what its parties hold; to be taken once, because predicting counts and costs."""
     found = {"predictions": run.predict(federation())}
-    for name, party in run.parties.lines.parties.items():  # type: ignore[attr-defined]
+    for name, party in direct(run.parties).parties.items():
         found |= {f"{name}/{key}": value for key, value in party.states().items()}
     return found
 

@@ -25,6 +25,7 @@ from benchmarks.table import show
 from colonnade.core.method import Turn
 from colonnade.core.prox import cross_entropy_prox
 from colonnade.run.training import Run
+from colonnade.runtime.local_backend import LocalBackend
 
 PARTIES, BATCH, WIDTH, HIDDEN, EMBEDDING, CLASSES = 14, 1024, 56, 120, 60, 10
 RHO, TAU, LR, DECAY = 2.0, 20, 0.05, 0.001
@@ -118,7 +119,7 @@ def prepared(runtime: str, tables: list[cn.Table]) -> Run:
 def step(run: Run) -> Callable[[], object]:
     def work() -> object:
         turn = Turn(run.round, run.schedule.batch_of(run.round))
-        run.round += 1
+        run.model.round += 1
         return run.method.round(run.owner, run.parties, turn)
 
     return work
@@ -126,16 +127,16 @@ def step(run: Run) -> Callable[[], object]:
 
 def inside_networks(run: Run) -> Callable[[], None]:
     """The parties' part of a round alone: one embed and one fit with a target that is already there."""
-    method = run.method
-    assert isinstance(method, cn.VIMADMM)
+    method, backend = run.method, run.parties.backend
+    assert isinstance(method, cn.VIMADMM) and isinstance(backend, LocalBackend)
 
     def work() -> None:
         turn = Turn(run.round, run.schedule.batch_of(run.round))
-        run.round += 1
+        run.model.round += 1
         targets = _targets(run, len(turn.rows))
-        for site in run.parties.backend.grouping.groups:
-            site.run(method.embed, turn, [], True)
-            site.run(method.fit, turn, [targets[k] for k in site.members], False)
+        for group in backend.grouping.groups:
+            group.run(method.embed, turn, [], True)
+            group.run(method.fit, turn, [targets[k] for k in group.members], False)
 
     return work
 

@@ -19,7 +19,19 @@ import atheris
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "src")]
 
 with atheris.instrument_imports(include=["colonnade.wire.message", "colonnade.runtime", "colonnade.seal"]):
-    from benchmarks.hostile import CASES, Score, attack_owner, attack_party, may_be_written, mutant, silent_steps, train
+    from benchmarks.hostile import (
+        CASES,
+        Score,
+        attack_owner,
+        attack_party,
+        backend_of,
+        direct,
+        may_be_written,
+        mutant,
+        reach_through,
+        silent_steps,
+        train,
+    )
 
     from colonnade.runtime.remote.packet import read_packet, write_packet
     from colonnade.runtime.remote.transport import DirectTransport
@@ -29,14 +41,15 @@ class Recorded(DirectTransport):
     """Lines that remember every letter, and can give other bytes instead."""
 
     def __init__(self, remote: Any) -> None:
-        super().__init__(remote.lines.parties)
-        self._replies = remote.lines._replies
+        before = direct(remote)
+        super().__init__(before.parties)
+        self._replies = before._replies
         self.remote, self.instead = remote, b""
         self.heard: list[tuple[str, Any, bytes, bytes]] = []
 
     def post(self, party: str, request: bytes) -> None:
         super().post(party, request)
-        self.heard.append((party, dict(self.remote._turns), request, self._replies[party]))
+        self.heard.append((party, dict(backend_of(self.remote)._turns), request, self._replies[party]))
 
     def reply(self, party: str) -> bytes:
         return self.instead or super().reply(party)
@@ -44,10 +57,18 @@ class Recorded(DirectTransport):
 
 def recorded(name: str) -> Recorded:
     def record(run: Any) -> None:
-        if not isinstance(run.parties.lines, Recorded):
-            run.parties.lines = Recorded(run.parties)
+        if not isinstance(direct(run.parties), Recorded):
+            reach_through(run.parties, Recorded(run.parties))
 
-    return train(*CASES[name], on_round=record).parties.lines  # type: ignore[attr-defined,no-any-return]
+    lines = direct(train(*CASES[name], on_round=record).parties)
+    assert isinstance(lines, Recorded)
+    return lines
+
+
+def silent_of(lines: Recorded, party: str) -> list[str]:
+    """The steps of all that was asked which read no message."""
+    asked = [read_packet(request) for _, _, request, _ in lines.heard]
+    return silent_steps(lines.parties[party], [*asked, *(read_packet(one.before) for one in asked if len(one.before))])
 
 
 LINES = [recorded(name) for name in CASES]
@@ -65,15 +86,16 @@ def test_one_input(data: bytes) -> None:
     raw = reply if from_party else due
     others = [one[2 + from_party] for one in lines.heard[-20:]]
     new = data[3:] if as_it_is else mutant(random.Random(data[3:]), raw, others)
-    if not new or new == raw or may_be_written(raw, new, silent_steps(lines.remote), from_party):
+    if not new or new == raw or may_be_written(raw, new, silent_of(lines, name), from_party):
         return
     if from_party:
-        lines.remote._asked[name], lines.remote._turns = replace(read_packet(request), frames=()), turns
+        backend = backend_of(lines.remote)
+        backend.parties[name]._request, backend._turns = replace(read_packet(request), frames=()), turns
         lines.instead = new
         attack_owner(lines.remote, name, raw, score)
         lines.instead = b""
     else:
-        attack_party(party, new, score)
+        attack_party(party, [new], score)
     if score.crashed or score.accepted:
         raise AssertionError(f"{score.crashed} {score.accepted}")
 

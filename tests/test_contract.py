@@ -5,6 +5,8 @@ middle equals one that was not; no raw column and no label is in any message.
 """
 
 import itertools
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ from torch import Tensor, nn
 import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
+from colonnade.errors import ConfigError
 from colonnade.methods.steps import Gradient
+from colonnade.runtime.step_words import read_singly
 from colonnade.wire.owner_half import OwnerHalf
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
@@ -109,6 +113,29 @@ def everything(run: cn.Run) -> dict[str, Tensor]:
 
 def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+
+
+def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], set[str]]:
+    """The steps whose replies the ledger has as asked one by one, and those that it has as summed."""
+    lines = [line for line in run.ledger.rows if line.sender not in run.ledger.owners and line.purpose in purposes]
+    assert all(line.summed is not None for line in run.ledger.rows)
+    return {line.step for line in lines if not line.summed}, {line.step for line in lines if line.summed}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
+    """The terms that all sides sign, before anything is sent, rest on the declaration."""
+    run = train(case, "loop")
+    for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
+        with suppress(ConfigError):  # most methods have one model for all, or no heads
+            more()
+    method = run.method
+    assert bool(method.summed_steps) == (method.sums != "never")
+    if method.only_sums:
+        asked, summed = asked_and_summed(run, ("train", "evaluate", "predict", "explain"))
+        assert summed == set(method.summed_steps) and asked == read_singly(method).keys()
+    else:
+        assert asked_and_summed(run, ["train"])[1] == set(), "it asks one by one, so nothing of it may be blinded"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -75,8 +75,8 @@ def test_the_ledger_has_the_bytes_of_the_frame(wire: bool) -> None:
     up = len(encode(pair(), Envelope("embed", "bank", 3)))
     down = len(encode(pair(), Envelope("follow", OWNER, 3)))
     assert halves.owner.ledger.rows == [
-        Line("train", "embed", "bank", OWNER, messages=1, payload=27, overhead=up - 27),
-        Line("evaluate", "follow", OWNER, "bank", messages=1, payload=27, overhead=down - 27),
+        Line("train", "embed", "bank", OWNER, messages=1, payload=27, overhead=up - 27, summed=False),
+        Line("evaluate", "follow", OWNER, "bank", messages=1, payload=27, overhead=down - 27, summed=False),
     ]
 
 

@@ -82,7 +82,7 @@ def runs() -> dict[str, cn.Run]:
 @pytest.mark.parametrize("which", CASES)
 def test_a_run_under_attack_ends_as_one_that_nobody_disturbed(which: str) -> None:
     run, score = disturbed(*CASES[which], random.Random(which), each=6, most=600)
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
     assert score.frames > 200 and run is not None
     assert same(ending(run), ending(train(*CASES[which])))
 
@@ -98,7 +98,7 @@ def test_a_party_moves_for_its_next_request_only(runs: Any, data: Any, draw: ran
     silent = silent_steps(party, [read_packet(one[2]) for one in lines.heard])
     if new != raw and not may_be_written(raw, new, silent, from_party=False):
         attack_party(party, [new], score)
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
 
 
 @lenient
@@ -116,7 +116,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
             attack_owner(remote, name, raw, score)
         finally:
             lines.instead = None
-    assert score.crashed == [] and score.accepted == []
+    assert score.crashed == [] and score.accepted == [] and score.unnamed == []
 
 
 @lenient
@@ -199,6 +199,15 @@ def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     raw = write_packet(replace(letter, sequence=party._last[0] + 1, frames=frames))
     assert read_packet(party.serve(raw)).kind == "refusal"
     assert party.ends[party.name].bounds == {}
+
+
+@pytest.mark.parametrize("method", [cn.SplitNN(), cn.MultiVFL(every=2)], ids=lambda one: one.name)
+def test_a_step_before_the_one_that_it_goes_on_from_is_refused_in_a_sentence(method: cn.Method) -> None:
+    remote, party, _ = last_party(method)
+    slope = {"slope": torch.zeros(16, 60)}
+    leader = party.leaders[-1]
+    said = tell(remote, party, "step", slope, step="follow", purpose="train", table="train", turn=99, leader=leader)
+    assert "goes on from 'output', and the step that gives it did not" in said
 
 
 def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) -> None:

@@ -251,13 +251,11 @@ def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") 
     lost: list[str] = []
     carry = OwnerHalf.count
 
-    def lose(
-        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, purpose: str = ""
-    ) -> Any:
+    def lose(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         if sender == "party 2" and what == step and turn.round == 3 and turn.training and len(lost) < times:
             lost.append(sender)
             raise AwayError(f"{sender} did not answer")
-        return carry(self, fields, sender, receiver, what, turn, purpose)
+        return carry(self, fields, sender, receiver, what, turn, *rest)
 
     monkeypatch.setattr(OwnerHalf, "count", lose)
     return lost

@@ -51,12 +51,12 @@ def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, t
     carry = OwnerHalf.count
 
     def carry_or_not(
-        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, purpose: str = ""
+        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, *rest: Any
     ) -> Any:
         if who in (sender, receiver) and what == step and now.round == at and len(lost) < times:
             lost.append(what)
             raise AwayError(f"{who} did not answer")
-        return carry(self, fields, sender, receiver, what, now, purpose)
+        return carry(self, fields, sender, receiver, what, now, *rest)
 
     monkeypatch.setattr(OwnerHalf, "count", carry_or_not)
     return lost

@@ -40,21 +40,21 @@ class LyingOwner:
     def __init__(self, run: cn.Run, rules: SumRules | None = None) -> None:
         """``rules`` are what the parties' operators allow."""
         self.run = run
-        self.remote: Any = run.parties
-        self.blinding: Any = run.channel.blinding
+        self.remote: Any = run.parties.backend
+        self.blinding: Any = run.parties.blinding
         self.blinding.leaves_out = True
         self.names = list(self.blinding.parties)
         self.victim = self.names[0]
         self.serial = self.blinding.serial + 100
         self.turns = 10_000
         for name in self.names:
-            party = self.remote.lines.parties[name]
+            party = self.remote.transport.parties[name]
             party.spec = replace(party.spec, settings=replace(party.spec.settings, rounds=20))  # more are to come
             if rules is not None:
                 party.blinded.book.rules = rules
 
     def end(self, name: str) -> Any:
-        return self.remote.lines.parties[name].blinded
+        return self.remote.transport.parties[name].blinded
 
     def turn(self, round: int, table: str = "train", purpose: str = "train") -> dict[str, Any]:
         """What a letter says of a turn; the parties work out the rows."""
@@ -70,9 +70,7 @@ class LyingOwner:
 
     def ask(self, name: str, step: str, turn: dict[str, Any], told: Fields | None = None) -> Fields:
         """A step, openly."""
-        self.remote._kinds[step] = True
-        self.remote._post("step", name, {"step": step, **turn}, told)
-        return dict(self.remote._reply(name) or {})
+        return self.request("step", name, {"step": step, **turn}, told)
 
     def sum(
         self,
@@ -83,8 +81,12 @@ class LyingOwner:
         scale: Fields | None = None,
     ) -> Fields:
         """A party's masked reply; under recover it now holds its values."""
-        self.remote._post("sum", name, {"step": step, **turn, "serial": self.serial}, told, scale)
-        return dict(self.remote._reply(name) or {})
+        return self.request("sum", name, {"step": step, **turn, "serial": self.serial}, told, scale)
+
+    def request(self, kind: str, name: str, about: dict[str, Any], *messages: Fields | None) -> Fields:
+        """A request with these messages, and what the party answers."""
+        self.remote._post(kind, self.run.parties.names.index(name), about, *messages)
+        return dict(self.remote.parties[name].reply() or {})
 
     def recover(self, turn: dict[str, Any], over: Iterable[str], step: str = "logits", field: str = "o") -> Tensor:
         """Ask these parties alone, as if the others were away, and open what they add up to."""
@@ -93,7 +95,7 @@ class LyingOwner:
             self.sum(name, step, turn)
         about = cn.Turn(turn["round"], self._rows(turn), turn["table"], turn["purpose"])
         form = self.remote.schema.like(over[0], "up", step, len(about.rows))
-        task = self.run.channel.sum_task(self.blinding, form, step, about, None)
+        task = self.run.model.half.sum_task(self.blinding, form, step, about, {})
         totals, _ = self.blinding._recover_some(task, [field], over, None, lambda fields, *_: fields)
         return task.expected[field].decode(totals[field], len(over))  # type: ignore[no-any-return]
 

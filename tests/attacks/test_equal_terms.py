@@ -18,7 +18,15 @@ from near import PARTIES, Sides, make_sides
 
 SOURCE = Path(cn.__file__).parent
 SEEDED = re.compile(r"derive_seed|manual_seed|default_rng|fork_rng|\bpermutation\(|np\.random\.")
-DRAWING = ("methods/*.py", "seal/*.py", "runtime/*.py", "federation/*.py", "flare/*.py", "method.py", "channel.py")
+DRAWING = (
+    "methods/*.py",
+    "seal/*.py",
+    "runtime/**/*.py",
+    "federation/*.py",
+    "flare/*.py",
+    "core/method.py",
+    "wire/*.py",
+)
 HOW = {"train": "rounds = 1", "federation": 'labels = "shown"'}
 QUICK = {"fedoptimus": "select_every = 5", "vimadmm": "local_steps = 1", "vimadmm-j": "local_steps = 1"}
 
@@ -35,7 +43,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     sides.write_parties("layers = 0")  # for apfed, whose messages are linear in the columns
     host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
     host.gather()
-    run, _ = host._with_all(host._ready)
+    run, _ = host.session.with_all(host._ready)
     states = {run.model.sides.names.get(side, side): state for side, state in run.model.states().items()}
     for name in PARTIES:
         party = sides.guests[name].server
@@ -47,7 +55,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
 @pytest.mark.parametrize("method", cn.methods())
 def test_no_side_has_the_weights_of_another_job(method: str, papers: Path, tmp_path: Path) -> None:
     (one, host), (other, again) = (first_states(papers, tmp_path / place, method) for place in ("one", "other"))
-    assert (host.terms, host._plan) == (again.terms, again._plan)
+    assert host.terms == again.terms and host.session.handshake.plan == again.session.handshake.plan
     drawn = [name for name, value in one.items() if value.is_floating_point() and len(value.unique()) > 1]
     assert {*PARTIES, "bank"} <= {name.partition("/")[0] for name in drawn}
     assert [name for name in drawn if torch.equal(one[name], other[name])] == []
@@ -56,6 +64,7 @@ def test_no_side_has_the_weights_of_another_job(method: str, papers: Path, tmp_p
 def test_nobody_draws_from_a_seed_of_its_own() -> None:
     """The control: what once was drawn so. ``randomness.py`` is the one place that knows a seed or a secret."""
     assert SEEDED.search('torch.default_generator.manual_seed(derive_seed(seed, "init", member))')
+    assert all(any(SOURCE.glob(pattern)) for pattern in DRAWING), "a folder moved"
     for file in [file for pattern in DRAWING for file in SOURCE.glob(pattern)]:
         found = [line for line in file.read_text().splitlines() if SEEDED.search(line)]
         assert not found, f"{file.name}: {found}; draw from the side's Randomness"

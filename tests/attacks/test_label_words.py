@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.wire.channel import Channel
+from colonnade.wire.party_half import PartyHalf
 
 BATCH, ROUNDS, SEED = 64, 24, 1
 
@@ -22,16 +22,16 @@ class Curious:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kept: dict[str, dict[int, tuple[Tensor, Tensor]]] = {}  # by field and round: rows, values
-        carry = Channel.broadcast
+        hear = PartyHalf.hear
 
-        def spy(channel: Channel, message: Any, *, parties: Any, turn: cn.Turn, **rest: Any) -> Any:
-            heard = carry(channel, message, parties=parties, turn=turn, **rest)
+        def spy(half: PartyHalf, wire: Any, kind: Any, form: Any, step: str, turn: cn.Turn, *more: Any) -> Any:
+            heard = hear(half, wire, kind, form, step, turn, *more)
             for name, value in zip(heard._fields, heard, strict=True):
-                if "lab" in parties and turn.purpose == "train" and value.ndim == 2 and len(value) == len(turn.rows):
+                if half.name == "lab" and turn.purpose == "train" and value.ndim == 2 and len(value) == len(turn.rows):
                     self.kept.setdefault(name, {})[turn.round] = turn.rows, value.detach().clone()
             return heard
 
-        monkeypatch.setattr(Channel, "broadcast", spy)
+        monkeypatch.setattr(PartyHalf, "hear", spy)
 
     def area(self, labels: Tensor, rounds: range, draw: torch.Generator | None = None) -> float:
         """The AUC of the first principal component of what came, of the field that gives most; shuffled for control."""

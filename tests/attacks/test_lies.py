@@ -17,7 +17,7 @@ from colonnade.errors import ConfigError, MessageError
 from colonnade.federation.answer_forms import ANSWERS, checked_answer
 from colonnade.federation.network_sizes import check_networks
 from colonnade.models import MLP
-from colonnade.runtime.remote.reply_numbers import Budgets, Kept
+from colonnade.runtime.remote.reply_numbers import BudgetReports, KeptStates
 from colonnade.seal.noise import Noise
 
 KEEP, SPENT = Place("keep", "", "", "kept"), Place("spent", "", "", "spent")
@@ -73,23 +73,31 @@ def test_networks_are_counted_before_memory_is_taken_for_them() -> None:
 
 
 def test_kept_numbers_follow_each_other() -> None:
-    kept, one = Kept(), b"a session"
-    kept.ask([LIAR])
-    assert int(kept.check(LIAR, {"kept": torch.tensor([7])}, one, None)) == 7  # an owner that knows none begins there
-    kept.ask([LIAR])
-    assert int(kept.check(LIAR, {"kept": torch.tensor([8])}, one, torch.tensor([7]))) == 8
-    kept.ask([LIAR])
+    kept = KeptStates(LIAR)
+
+    def heard(number: int, session: bytes = b"a session") -> int:
+        kept.hear({"kept": torch.tensor([number])}, session)
+        assert kept.newest is not None
+        return int(kept.newest)
+
+    kept.ask()
+    assert heard(7) == 7  # an owner that knows none begins there
+    assert kept.ask().tolist() == [7]
+    assert heard(8) == 8
+    kept.ask()
     for false in (8, 7, 10, 2**40):
         with pytest.raises(MessageError, match=f"'{LIAR}' kept a state and called it 'kept' = {false}; 9 was due"):
-            kept.check(LIAR, {"kept": torch.tensor([false])}, one, torch.tensor([8]))
+            heard(false)
+        assert int(kept.newest or 0) == 8
     for _ in range(2):
-        kept.ask([LIAR])  # one answer goes unheard, because another party went away
-    assert int(kept.check(LIAR, {"kept": torch.tensor([10])}, one, torch.tensor([8]))) == 10
-    assert int(kept.check(LIAR, {"kept": torch.tensor([12])}, b"another", torch.tensor([8]))) == 12  # the owner died
+        kept.ask()  # one answer goes unheard, because another party went away
+    assert heard(10) == 10
+    kept.newest = torch.tensor([8])  # which is what the checkpoint says to an owner that died
+    assert heard(12, b"another") == 12
 
 
 def test_budgets_follow_from_their_releases() -> None:
-    own, budgets = Noise(epsilon=8.0).budget(LIAR), Budgets()
+    own, budgets = Noise(epsilon=8.0).budget(LIAR), BudgetReports(LIAR)
     for _ in range(3):
         own.spend(torch.arange(4), "train")
     found = own.summary()
@@ -98,7 +106,7 @@ def test_budgets_follow_from_their_releases() -> None:
 
     def check(**false: float) -> dict[str, Any]:
         fields = {key: torch.tensor([value], dtype=torch.float64) for key, value in (told | false).items()}
-        return budgets.check(LIAR, fields, own)
+        return budgets.check(fields, own)
 
     assert check()["releases"] == 3
     for name, value in {

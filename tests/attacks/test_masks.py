@@ -10,9 +10,10 @@ import torch
 from lying_owner import LyingOwner, federation, trained
 
 import colonnade as cn
-from colonnade.errors import SealError
+from colonnade.errors import MessageError, SealError
 from colonnade.methods import vfedmh
 from colonnade.methods.steps import Logits
+from colonnade.runtime.schema import Schema
 from colonnade.seal.blind_party import BlindParty
 from colonnade.seal.subject import Subject
 
@@ -58,9 +59,10 @@ def test_the_round_of_a_ticket_is_that_of_its_rows() -> None:
     """Held for one round, asked for under the number of another one."""
     owner = LyingOwner(trained(cn.FDML(), cn.Blind()))
     owner.sum(owner.victim, "logits", owner.turn(1, purpose="evaluate", table="train"))
+    victim = owner.remote.parties[owner.victim]
     for about in ({"round": 2, "step": "logits"}, {"round": 1, "step": "weigh"}):
         with pytest.raises(SealError, match=rf"'{owner.victim}' was asked for a sum .* no step of its own"):
-            owner.remote.call("blind", owner.victim, {}, purpose="blind", serial=owner.serial, attempt=1, **about)
+            victim.call("blind", {}, purpose="blind", serial=owner.serial, attempt=1, **about)
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["bound", "control"])
@@ -97,19 +99,21 @@ def test_a_blinded_sum_of_answers_to_different_messages_is_no_sum() -> None:
 # What is answered openly
 
 
-def test_a_step_that_the_agreed_method_never_asks_is_not_answered() -> None:
+def test_a_step_that_the_agreed_method_never_asks_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """fedbcd with combine='sum' has a step 'embed' that gives the same numbers as its blinded one."""
     method = cn.FedBCD(combine="sum")
-    plain, blind = LyingOwner(trained(method, cn.Blind())), trained(method, None)
+    plain, open_run = LyingOwner(trained(method, cn.Blind())), trained(method, None)
     turn = plain.turn(2)
     with pytest.raises(SealError, match=f"'{plain.victim}' was asked for step 'embed', whose answer is no part"):
         plain.ask(plain.victim, "embed", turn)
     with pytest.raises(SealError, match="only as a blinded sum"):
         plain.ask(plain.victim, "logits", turn)
-    remote: Any = blind.parties
-    remote._kinds["embed"] = True
-    remote._post("step", plain.victim, {"step": "embed", **turn})
-    assert remote._reply(plain.victim)["h"].shape == (32, 3), "the control: without Blind it is"
+    victim = open_run.parties.backend.parties[plain.victim]  # type: ignore[attr-defined]
+    with pytest.raises(MessageError, match="in step 'embed' of round 2 is not in the schema"):
+        victim.call("step", step="embed", **turn)
+    monkeypatch.setattr(Schema, "check", lambda *_: None)
+    answer = victim.call("step", step="embed", **turn)
+    assert answer["h"].shape == (32, 3), "the control: without the schema's check it is"
 
 
 def leaking(self: Any, mine: Any, turn: cn.Turn, mean: vfedmh.Mean) -> Logits:
@@ -143,7 +147,7 @@ def test_a_sum_of_all_and_one_of_some(old: bool) -> None:
     owner = LyingOwner(trained(cn.FDML(), cn.Blind(), parties=5))
     turn = owner.turn(7)
     for name in owner.names if old else ():
-        owner.remote.lines.parties[name].history.digest = b""  # to which sums of some are not bound
+        owner.remote.transport.parties[name].history.digest = b""  # to which sums of some are not bound
     whole = {name: owner.sum(name, "logits", turn) for name in owner.names}
     for name in owner.names if old else ():
         owner.end(name).recover = True
@@ -153,7 +157,7 @@ def test_a_sum_of_all_and_one_of_some(old: bool) -> None:
     def attack() -> np.ndarray:
         task_turn = cn.Turn(7, owner.run.schedule.batch_of(7))
         form = owner.remote.schema.like(rest[0], "up", "logits", 32)
-        task = owner.run.channel.sum_task(owner.blinding, form, "logits", task_turn, None)
+        task = owner.run.model.half.sum_task(owner.blinding, form, "logits", task_turn, {})
         some, _ = owner.blinding._recover_some(task, ["o"], tuple(rest), None, lambda fields, *_: fields)
         return owner.opened(whole) - some["o"]  # type: ignore[no-any-return]
 

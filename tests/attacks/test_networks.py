@@ -59,7 +59,7 @@ def first_embeddings(sides: Sides, more: str) -> tuple[Tensor, Tensor]:
         return reply
 
     run(sides, spoil={"shop": look}, more=more)
-    tables = sides.guests["shop"]._tables
+    tables = sides.guests["shop"].handshake._tables
     assert tables is not None
     table = tables[0]
     return seen[0], table.draw(Schedule(table.rows, 16, 0, 0.0).batch_of(0))
@@ -113,13 +113,11 @@ class Asking:
         host = sides.host(more=more, train="rounds = 5")
         try:
             host.gather()
-            run, _ = host._with_all(host._ready)
+            run, _ = host.session.with_all(host._ready)
         except ManifestError:
             host.close()
             raise
-        self.parties: Any = run.parties
-        self.parties._kinds |= {"embed": Tensor, "follow": None}
-        self.parties._form = lambda *_: None
+        self.shop: Any = run.parties.backend.parties["shop"]  # type: ignore[attr-defined]
 
     def seen_in(self, times: int, push: float, spread: float) -> tuple[Tensor, Tensor]:
         """All that it has of the test rows after so many steps, and their columns."""
@@ -129,7 +127,7 @@ class Asking:
             slope = (spread * torch.randn(h.shape, generator=draw) - push) / len(h)
             self._ask("follow", "train", "train", number % 5, {"slope": slope})
             seen.append(self._embed("evaluate", "test"))
-        tables = self.sides.guests["shop"]._tables
+        tables = self.sides.guests["shop"].handshake._tables
         assert tables is not None
         return torch.cat(seen, dim=1), tables[1].draw(torch.arange(tables[1].rows))
 
@@ -139,7 +137,7 @@ class Asking:
 
     def _ask(self, step: str, purpose: str, table: str, round: int, message: Any = None) -> dict[str, Tensor]:
         about = {"step": step, "purpose": purpose, "table": table, "round": round, "turn": self.turns}
-        return dict(self.parties.call("step", "shop", message, **about))
+        return dict(self.shop.call("step", message, **about))
 
 
 def test_a_narrow_network_without_hidden_layers_is_read_by_asking_again(tmp_path: Path) -> None:

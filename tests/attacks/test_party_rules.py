@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import torch
-from colonnade.runtime.remote.remote_parties import RemoteParties
 
 from colonnade.errors import (
     CheckpointError,
@@ -30,10 +29,9 @@ from colonnade.errors import (
     TableError,
     TrainingError,
 )
-from colonnade.federation import job_folders, protocol
-from colonnade.federation import party_session as guests
+from colonnade.federation import job_folders, party_handshake, party_job, protocol
 from colonnade.federation.certificates import read_identity
-from colonnade.federation.handshake import answered, say
+from colonnade.federation.handshake import answer_in, word_packet
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_counts import OpenRows, Runs
 from colonnade.federation.party_session import PartySession
@@ -43,6 +41,8 @@ from colonnade.federation.terms import job_id, learns, sign, terms_of
 from colonnade.runtime.remote import state_store as keeping
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.remote_backend import RemoteBackend
+from colonnade.runtime.remote.remote_party import RemoteParty
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.scope import ANYTHING
 from near import PARTIES, Near, Sides, make_sides
@@ -110,7 +110,7 @@ class Liar:
         self.say("hello", {"incarnation": bytes(16).hex()})
 
     def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
-        return answered(self.guest.serve(say(word, facts)), "shop")
+        return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def tell_terms(self, terms: dict[str, Any], run: bytes = bytes(16)) -> dict[str, Any]:
         signature = sign(self.paper.keys.identity, "terms", terms).hex()
@@ -129,7 +129,7 @@ class Liar:
 
 def said_at(guest: PartySession, word: str) -> str:
     """The refusal of a word or a letter in which nothing is right."""
-    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else say(word, {})
+    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else write_packet(word_packet(word, {}))
     reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], guest.name))
@@ -188,8 +188,14 @@ def test_nothing_is_aligned_before_everybody_signed_the_same(sides: Sides, monke
 # A prediction trains nothing
 
 
-def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParties]:
-    """A prediction that was begun, and the letters that its owner may send."""
+def shop_of(run: Any) -> RemoteParty:
+    """The shop as the owner of a run reaches it."""
+    assert isinstance(run.parties.backend, RemoteBackend)
+    return run.parties.backend.parties["shop"]
+
+
+def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParty]:
+    """A prediction that was begun, and the shop, to which its owner may send what it likes."""
     paper = sides.owner_paper(**job)
     for name in PARTIES:
         sides.guests.setdefault(name, sides.guest(name))
@@ -197,9 +203,8 @@ def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParties]:
     files = [str(sides.folder / "bank" / "table.csv")]
     host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
     host.gather()
-    run, _ = host._with_all(host._scored)
-    assert isinstance(run.parties, RemoteParties)
-    return host, run.parties
+    run, _ = host.session.with_all(host._scored)
+    return host, shop_of(run)
 
 
 def turn(purpose: str, table: str, step: str = "embed", number: int = 1) -> dict[str, Any]:
@@ -210,9 +215,9 @@ def test_a_prediction_keeps_nothing_and_trains_nothing(sides: Sides) -> None:
     lead(sides.host())
     sides.restart()
     before = shop_states(sides)
-    host, parties = predicting(sides)
+    host, shop = predicting(sides)
     with pytest.raises(MessageError, match="'shop' serves a prediction, which trains nothing"):
-        parties.call("keep", "shop", {"needed": torch.tensor([1])})
+        shop.call("keep", {"needed": torch.tensor([1])})
     for about, said in (
         (turn("train", "train"), "asked to train; predict only"),
         (turn("evaluate", "test"), "asked to evaluate; predict only"),
@@ -220,7 +225,7 @@ def test_a_prediction_keeps_nothing_and_trains_nothing(sides: Sides) -> None:
         (turn("predict", "predict", step="follow"), "belongs to training alone"),
     ):
         with pytest.raises(MessageError, match=said):
-            parties.call("step", "shop", **about)
+            shop.call("step", **about)
     assert shop_states(sides) == before
     host.close()
 
@@ -231,11 +236,11 @@ def test_the_control_a_prediction_without_a_scope_rewrites_the_model(
     lead(sides.host())
     sides.restart()
     before = shop_states(sides)
-    monkeypatch.setattr(guests, "PREDICTION", ANYTHING)
-    host, parties = predicting(sides)
+    monkeypatch.setattr(party_job, "PREDICTION", ANYTHING)
+    host, shop = predicting(sides)
     needed = PartyServer.states(sides.guests["shop"].server)  # type: ignore[arg-type]
     assert needed
-    parties.call("keep", "shop", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
+    shop.call("keep", {"needed": torch.tensor([max(sides.guests["shop"].server.keeping.numbers)])})  # type: ignore[union-attr]
     assert shop_states(sides) != before
     host.close()
 
@@ -366,8 +371,9 @@ def test_more_alignments_bring_no_more_rows(sides: Sides, monkeypatch: pytest.Mo
 class Unbegun(OwnerProcess):
     """An owner that has a plan signed and does not begin."""
 
-    def _tell_plan(self, party: str) -> None:
-        raise TrainingError("enough.")
+    def __init__(self, *about: Any, **more: Any) -> None:
+        super().__init__(*about, **more)
+        self.session.handshake._say_begin = leave  # type: ignore[method-assign]
 
 
 def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
@@ -380,9 +386,8 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         lead(small := sides.host(Unbegun))
 
     class Again(OwnerProcess):
-        def _sign_plans(self) -> None:
-            self._plan = small._plan
-            super()._sign_plans()
+        def _planned(self, *about: Any) -> dict[str, Any]:
+            return small.session.handshake.plan
 
     def align_more() -> int:
         owner_has(sides, range(40))
@@ -390,7 +395,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         host = sides.host(Again)
         try:
             host.gather()
-            host._with_all(host._ready)
+            host.session.with_all(host._ready)
         finally:
             host.close()
         server = sides.guests["shop"].server
@@ -399,7 +404,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
 
     with pytest.raises(ManifestError, match=r"the plan says \[20, \[3\]\] of the rows of 'shop', which has \[32"):
         align_more()
-    monkeypatch.setattr(guests, "check_plan", lambda *_: None)  # the control
+    monkeypatch.setattr(party_handshake, "check_plan", lambda *_: None)  # the control
     assert align_more() == 32
 
 
@@ -418,7 +423,7 @@ def test_alignments_with_few_ids_do_not_tell_who_has_the_same_category(
         host = sides.host(Unbegun, more="[prepare]\ntest = 0.0")
         with suppress(ConfigError):  # batches are larger than that
             lead(host)
-        return int(host._shapes["shop"]["shape"][0])
+        return int(host.session.shape_of("shop")["shape"][0])
 
     assert inputs(0, 3, 6) == 3  # one category among them, which is none
     with pytest.raises(ManifestError, match="keeps its rows"):
@@ -448,11 +453,11 @@ def spent_by_shop(sides: Sides) -> int:
     return budget.spent
 
 
-def ask_on(parties: RemoteParties, times: int) -> int:
+def ask_on(shop: RemoteParty, times: int) -> int:
     """How many predictions of the same people the shop answers."""
     for number in range(times):
         try:
-            parties.call("step", "shop", **turn("predict", "predict", number=number))
+            shop.call("step", **turn("predict", "predict", number=number))
         except PrivacyError:
             return number
     return times
@@ -463,11 +468,11 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
     lead(sides.host(more=NOISE))
     trained = spent_by_shop(sides)
     sides.restart()
-    host, parties = predicting(sides, more=NOISE)
+    host, shop = predicting(sides, more=NOISE)
     assert spent_by_shop(sides) == trained + 1, "an honest prediction works, and is counted with the training"
-    assert ask_on(parties, 400) == GRANTED - trained - 1
+    assert ask_on(shop, 400) == GRANTED - trained - 1
     assert spent_by_shop(sides) == GRANTED
-    host.end.tell(PARTIES)
+    host.session.end.tell(PARTIES)
     host.unfinished.finish()
     host.close()
     sides.restart()
@@ -476,16 +481,16 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
 
 
 def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "read_spent", lambda *_: None)
+    monkeypatch.setattr(party_job, "read_spent", lambda *_: None)
     monkeypatch.setattr(PartyServer, "take_up", lambda _: None)
     monkeypatch.setattr(PartyServer, "_back", lambda *_: None)
     lead(sides.host(more=NOISE))
     answered_in_all = 0
     for _ in range(2):
         sides.restart()
-        host, parties = predicting(sides, more=NOISE)
-        answered_in_all += ask_on(parties, 400)
-        host.end.tell(PARTIES)
+        host, shop = predicting(sides, more=NOISE)
+        answered_in_all += ask_on(shop, 400)
+        host.session.end.tell(PARTIES)
         host.unfinished.finish()
         host.close()
     assert answered_in_all > GRANTED
@@ -532,7 +537,7 @@ def test_states_without_end(sides: Sides, monkeypatch: pytest.MonkeyPatch, bound
 
     def fill(run: Any) -> None:
         for _ in range(30):
-            run.parties.call("keep", "shop")
+            shop_of(run).call("keep")
         leave(run)
 
     with pytest.raises(FolderError if bounded else TrainingError, match="one more was asked" if bounded else "enough"):
@@ -565,12 +570,12 @@ def test_an_unexpected_error_is_a_refusal_without_its_words(
         pytest.raises(MessageError, match="'shop' refused: 'spent' lacks something") as caught,
         caplog.at_level("INFO"),
     ):
-        lead(sides.host(), lambda run: run.parties.call("spent", "shop"))
+        lead(sides.host(), lambda run: shop_of(run).call("spent"))
     assert "4711" not in str(caught.value) and "4711" in caplog.text
     assert not any("\x1b" in one.getMessage() or "\n" in one.getMessage() for one in caplog.records)
     sides.restart()
     new_owner_folder(sides)
-    monkeypatch.setattr(guests, "check_plan", broken)
+    monkeypatch.setattr(party_handshake, "check_plan", broken)
     with pytest.raises(MessageError, match="'shop' refused: 'plan' lacks something") as caught:
         lead(sides.host())
     assert "4711" not in str(caught.value)
@@ -635,4 +640,12 @@ def test_what_blinded_terms_say_of_values_that_are_not_summed(sides: Sides) -> N
     """The owner of vfedmh reads every party's logits, whatever the seal."""
     blind = {"method": "vfedmh", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
     told = " ".join(terms_of(sides.owner_paper(**blind))["learns"])
-    assert "only the sum of all parties' embeddings (only their sum is used), and every party's logits of its" in told
+    assert "learns only the sum of all parties' embeddings of each round's rows." in told
+    assert "reads every party's logits, one by one, in step 'decide'." in told
+
+
+def test_what_terms_say_of_sums_does_not_hang_on_the_wording(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = sides.owner_paper(method="vfedmh", federation='labels = "shown"', more='[[seal]]\nkind = "blind"')
+    due = terms_of(paper)["learns"]
+    monkeypatch.setattr(type(paper.job.method), "party_sends", "embeddings and logits (only their sum is used)")
+    assert terms_of(paper)["learns"] == due

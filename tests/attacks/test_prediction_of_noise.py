@@ -36,8 +36,8 @@ def trained(companies: Path, place: Path, *seals: cn.Seal) -> Job:
 
 def said(job: Job, party: PartyServer) -> dict[str, Tensor]:
     """How a party sends the message in a round that has not been yet."""
-    party.channel.tables["train"] = job.run.channel.tables["train"]  # the owner knows whose rows are common
-    return party.channel.seal_up(Embedding(MESSAGE), party="lab", step="embed", turn=Turn(5, torch.arange(ROWS)))
+    party.ends.people["train"] = job.run.model.half.ends.people["train"]  # the owner knows whose rows are common
+    return party.half.say(Embedding(MESSAGE), "embed", Turn(5, torch.arange(ROWS)))
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
@@ -66,5 +66,7 @@ def test_label_noise_cannot_be_predicted(seal: cn.Seal, companies: Path, tmp_pat
     job = trained(companies, tmp_path, seal)
     seed, labels = job.run.settings.seed, job.run.owner.tables["train"]
     soft = job.run.owner.soft
-    found = [seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.desk.secret)]
+    found = [
+        seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.session.folder.secret)
+    ]
     assert not torch.equal(soft, found[0]) and torch.equal(soft, found[1])

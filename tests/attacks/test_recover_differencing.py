@@ -72,7 +72,7 @@ def test_another_step_in_the_ticket() -> None:
     owner.sum(owner.victim, "logits", evaluated(owner))
     for about in (Ticket(6, 999, 0, "other: o"), Ticket(7, 999, 0, "logits: o")):
         with pytest.raises(SealError, match="no step of its own"):
-            owner.remote.ends[owner.victim].answer("advertise", {}, about)
+            owner.blinding.ends[owner.victim].answer("advertise", {}, about)
 
 
 # Restarts
@@ -80,16 +80,16 @@ def test_another_step_in_the_ticket() -> None:
 
 def begun_again(owner: LyingOwner, rules: SumRules) -> None:
     """Every party in a new process, with its newest state."""
-    remote = owner.remote
-    kept = remote.states()
-    for name, old in list(remote.lines.parties.items()):
+    parties, there = owner.run.parties, owner.remote.transport.parties
+    kept = parties.states()
+    for name, old in list(there.items()):
         seat = replace(old.spec, session=b"another session.", sums=rules if rules.place is None else at(rules, name))
         party = PartyServer(seat, old.keeping)
         party.place("one", old.group.tables["one"])
         party.take_up()
-        remote.lines.parties[name] = party
-    remote.load(kept)
-    owner.blinding.roster = b""
+        there[name] = party
+    parties.load(dict(enumerate(kept)))
+    owner.blinding.forget_keys()
     owner.blinding.ready(lambda fields, *_: fields)
 
 

@@ -56,7 +56,7 @@ def test_a_sum_has_one_scale() -> None:
     for other in (scale * 0.9, scale * 1.1, scale * 3.9):
         with pytest.raises(SealError, match=r"asked twice for step 'logits' of round 7 .* another message, scale"):
             asked(owner, other, turn)
-        end = owner.remote.lines.parties[owner.victim].channel.end(owner.victim)
+        end = owner.remote.transport.parties[owner.victim].half.end
         assert float(end.scales["logits/o"][0]) == pytest.approx(scale), "what was refused moves nothing"
     asked(owner, scale, turn)  # the same again, as after a broken link
 
@@ -64,10 +64,10 @@ def test_a_sum_has_one_scale() -> None:
 @pytest.mark.parametrize("factor", [1 / 5, 5.0, 1e-6, 1e6])
 def test_a_scale_moves_by_a_factor_of_four_at_most(factor: float) -> None:
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3))
-    kept = owner.remote.lines.parties[owner.victim].channel.end(owner.victim).scales["logits/o"].clone()
+    kept = owner.remote.transport.parties[owner.victim].half.end.scales["logits/o"].clone()
     with pytest.raises(SealError, match=f"'{owner.victim}' was told another scale of 'o' .*factor of 4"):
         asked(owner, float(kept[0]) * factor, owner.turn(7))
-    assert torch.equal(owner.remote.lines.parties[owner.victim].channel.end(owner.victim).scales["logits/o"], kept)
+    assert torch.equal(owner.remote.transport.parties[owner.victim].half.end.scales["logits/o"], kept)
 
 
 def test_a_refusal_says_no_share() -> None:

@@ -19,7 +19,7 @@ from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.schema import Schema
 from colonnade.seal.blind_party import BlindParty, tensor_name
 from colonnade.seal.key_agreement import Ticket
-from colonnade.seal.recover_owner import RecoverableSum
+from colonnade.seal.recover_owner import RecoverableSum, SumSession, SumTicket
 from colonnade.seal.sum_book import SumRules
 
 STRICT = SumRules(changes=0)
@@ -65,14 +65,14 @@ def opened(owner: LyingOwner, turn: dict[str, Any], order: str) -> np.ndarray:
     for name in owner.names:
         owner.sum(name, "weigh", turn)
     form = owner.remote.schema.like(owner.victim, "up", "weigh", ROWS)
-    task = owner.run.channel.sum_task(owner.blinding, form, "weigh", cn.Turn(7, owner._rows(turn)), None)
+    task = owner.run.model.half.sum_task(owner.blinding, form, "weigh", cn.Turn(7, owner._rows(turn)), {})
     owner.blinding.serial += 1
     said = Ticket(7, owner.blinding.serial, 0, "weigh: o+weight")
     ticket = said._replace(tensor=tensor_name(task.meaning, "o", "weight"))
     ends = {name: Swapping(end, order * (name == owner.victim)) for name, end in owner.blinding.ends.items()}
-    keys, roster, ring = owner.blinding.manifest, owner.blinding.roster, task.expected["o"].ring
-    one = RecoverableSum(ends, keys, roster, said, ticket, ring, "owner", lambda fields, *_: fields)
-    return one.run()[0]
+    keys, roster, ring = owner.blinding.manifest, owner.blinding._roster, task.expected["o"].ring
+    session = SumSession(ends, keys, roster, "owner")
+    return RecoverableSum(session, SumTicket(said, ticket, ring), lambda fields, *_: fields).run()[0]
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
@@ -107,8 +107,7 @@ def test_a_head_norm_after_every_answer_would_show_single_logits(
     victim, strength = owner.victim, 3.0
     if not protected:
         monkeypatch.setattr(Schema, "has_rows", lambda *_: True)
-    owner.remote._post("keep", victim, {}, {})
-    kept = owner.remote._reply(victim)["kept"]
+    kept = owner.request("keep", victim, {}, {})["kept"]
 
     def squared(person: int, outcome: int, by: float) -> float:
         """|W|^2 at the victim after one answer about one person; then all is as it was."""
@@ -116,11 +115,9 @@ def test_a_head_norm_after_every_answer_would_show_single_logits(
         gap[person, outcome] = by
         owner.serial += 1
         owner.sum(victim, "logits", turn)
-        owner.remote._kinds["fit"] = False
-        owner.remote._post("step", victim, {"step": "fit", **turn}, {"u": gap})
+        owner.request("step", victim, {"step": "fit", **turn}, {"u": gap})
         norm = owner.ask(victim, "head_norm", owner.turn(0, "train", "explain"))["norm"]
-        owner.remote._post("back", victim, {}, {"kept": kept})
-        owner.remote._reply(victim)
+        owner.request("back", victim, {}, {"kept": kept})
         return float(norm.double()) ** 2
 
     def logit(person: int, outcome: int) -> float:
@@ -170,17 +167,14 @@ def opened_sum(owner: LyingOwner, round: int) -> np.ndarray:
 
 def goes_back(owner: LyingOwner) -> None:
     """The victim alone, to its first weights."""
-    owner.remote._post("back", owner.victim, {}, {"kept": torch.tensor([1])})
-    owner.remote._reply(owner.victim)
+    owner.request("back", owner.victim, {}, {"kept": torch.tensor([1])})
 
 
 def is_told(owner: LyingOwner) -> None:
     """The victim alone, a gradient."""
     turn, owner.serial = owner.turn(7), owner.serial + 1
     owner.sum(owner.victim, "logits", turn)
-    owner.remote._kinds["follow"] = None
-    owner.remote._post("step", owner.victim, {"step": "follow", **turn}, {"slope": torch.ones(ROWS, 3)})
-    owner.remote._reply(owner.victim)
+    owner.request("step", owner.victim, {"step": "follow", **turn}, {"slope": torch.ones(ROWS, 3)})
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
