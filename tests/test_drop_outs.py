@@ -130,7 +130,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str, purpose: 
 
     def carried(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         found = turn.purpose == purpose and turn.round in rounds and what == step and "party 3" in (sender, receiver)
-        if found and "party 3" not in self.absence.away:
+        if found and "party 3" not in self.presence.absence.away:
             raise AwayError("'party 3' did not answer.", "party 3")
         return carry(self, fields, sender, receiver, what, turn, *rest)
 

@@ -16,6 +16,8 @@ from colonnade.core.method import Method
 from colonnade.core.settings import Settings
 from colonnade.core.table import parties_of
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
+from colonnade.run import run_files
+from colonnade.run.model import Model
 from colonnade.runtime.plan import Plan
 from colonnade.wire.answer_memory import RECENT
 from colonnade.wire.owner_half import OwnerHalf
@@ -193,7 +195,7 @@ def test_refitting_survives_a_resume(tmp_path: Path) -> None:
 
 def test_a_folder_of_before_there_were_policies_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     method, folder = cn.VAFL(), tmp_path / "run"
-    facts, heard = cn.Run._facts, cn.Run._states
+    facts, heard = run_files.facts_of, Model.states
 
     def old_facts(run: cn.Run) -> dict[str, Any]:
         found = facts(run)
@@ -202,13 +204,13 @@ def test_a_folder_of_before_there_were_policies_is_resumed(tmp_path: Path, monke
         found.pop("skipped")
         return found
 
-    def old_states(run: cn.Run) -> dict[str, dict[str, Tensor]]:
-        sides = heard(run)
+    def old_states(model: Model) -> dict[str, dict[str, Tensor]]:
+        sides = heard(model)
         return {side: {k: v for k, v in own.items() if not k.startswith("heard/")} for side, own in sides.items()}
 
     with monkeypatch.context() as old:
-        old.setattr(cn.Run, "_facts", old_facts)
-        old.setattr(cn.Run, "_states", old_states)
+        old.setattr(run_files, "facts_of", old_facts)
+        old.setattr(Model, "states", old_states)
         train(method, folder=folder)
     run = cn.resume(folder, federation(method), train=False)
     with pytest.raises(AwayError, match="knows no mean"):
