@@ -419,14 +419,14 @@ def make_something_of(remote: AllParties, party: str, raw: bytes) -> None:
         name = "kept" if asked.kind == "keep" else "rows"
         if not torch.equal(number_in(party, told, name), due[name]):
             raise MessageError(
-                "another number."
+                f"another number of '{party}'."
             )  # of rows that are not the owner's, or of a state that is refused later
     elif asked.kind == "blind" and asked.purpose in ("hello", "confirm", "advertise", "sign"):
         heard(told, {"hello": HELLO, "advertise": ADVERT}.get(asked.purpose, SIGNATURE), party)
     elif asked.kind == "sum" and told:
         _open_sum(remote, party, told, asked)
     elif raw != instead_of(remote):
-        raise MessageError("nothing is made of it.")
+        raise MessageError(f"nothing is made of what '{party}' said.")
 
 
 def _open_answer(remote: AllParties, k: int, asked: Packet) -> None:
