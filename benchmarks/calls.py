@@ -132,22 +132,22 @@ def in_all_threads(tracer: Tracer) -> Iterator[None]:
 
 def attend_traced(folder: Path, name: str, port: int) -> None:
     """A party's process, which writes down what it counted."""
-    from benchmarks.federation import attend
-    from colonnade.federation.party_process import Attendance
+    from benchmarks.federation import run_party
+    from colonnade.federation.party_process import PartyProcess
     from colonnade.runtime.remote.packet import read_packet
 
-    tracer, answer = Tracer(), Attendance.answer
+    tracer, answer = Tracer(), PartyProcess.answer
 
-    def traced(self: Attendance, request: bytes) -> bytes:
+    def traced(self: PartyProcess, request: bytes) -> bytes:
         was, tracer.active = tracer.active, False
         asked = read_packet(request)
         begins = asked.kind in ("step", "sum") and asked.purpose == "train"
         tracer.active = asked.round == TRACED and (was or begins)
         return answer(self, request)
 
-    Attendance.answer = traced  # type: ignore[method-assign]
+    PartyProcess.answer = traced  # type: ignore[method-assign]
     with in_all_threads(tracer):
-        attend(folder, name, port)
+        run_party(folder, name, port)
     (folder / f"{name}.calls").write_text(tracer.to_json())
 
 

@@ -55,14 +55,17 @@ from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import Classes
 from colonnade.federation.audit_log import AuditLog
-from colonnade.federation.certificates import make_keys
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
+from colonnade.federation.certificates import make_keys, read_identity
+from colonnade.federation.hello import hello_of
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
 from colonnade.federation.party_connection import dial
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.public_keys import read_public
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.run_job import train_job
@@ -146,7 +149,8 @@ def party(folder: Path, name: str, bare: int, names: Sequence[str], ours: int) -
     plain = bare_call(folder, name, bare)
     end, log = PartyServer(seat(names, names.index(name))), AuditLog(folder / f"{name}.jsonl", name, "bench")
     hello = read_packet(link.receive(WAIT))
-    facts = json.dumps({"incarnation": "00" * 16}).encode()
+    identity = read_identity(folder / name / "identity.key")
+    facts = json.dumps(hello_of(name, identity, bytes(16), bytes(16))).encode()
     link.send(write_packet(hello.reply("answer", name, facts)))
     while answer_bare(plain):
         for _ in range(TURN):  # what a round tells comes with what the next one asks
@@ -202,10 +206,12 @@ def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> AllPa
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")
-    lines = OwnerTransport(listener, WAIT, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    keys = {name: read_public(folder / name / "identity.pub") for name in names}
+    lines = OwnerTransport(listener, keys, bytes(16), WAIT, OwnerRecords(log, Metrics(), status), lambda _: None)
     for name in names:
         lines.meet(name)
-        lines.open(name, bytes(16))
+        lines.links[name].opened(bytes(16))
+        lines.links[name].conversation.stage = "begun"
     agreed = schema(names)
     half = OwnerHalf(Ends(), checks=agreed)
     half.ends.know("train", Table(np.arange(4 * BATCH), torch.zeros(4 * BATCH, 4), name=names[0]))
@@ -236,20 +242,20 @@ def companies(folder: Path, train: Sequence[Table]) -> tuple[OwnerFile, Files]:
     own = '[[party]]\nname = "bank"\nfiles = "owner.parquet"\nid = "id"\nlabel = "digit"\n'
     head = '[federation]\nlisten = "127.0.0.1:0"\nlabels = "shown"\n'
     (folder / "owner" / "job.toml").write_text(f"{head}{own}{text}[align]\nmode = 'plain'\n")
-    paper = read_owner_paper(folder / "owner" / "job.toml")
+    paper = read_owner_file(folder / "owner" / "job.toml")
     prepare = PrepareSection(test=0.0)
     files = Files((paper.own, *sections), AlignSection(mode="plain"), prepare, folder / "owner")
     return replace(paper, prepare=prepare), files
 
 
-def attend(folder: Path, name: str, port: int) -> None:
+def run_party(folder: Path, name: str, port: int) -> None:
     torch.set_num_threads(1)
     (folder / name / "party.toml").write_text(
         f'[party]\nname = "{name}"\nfiles = "{name}.parquet"\nid = "id"\n'
         f'[owner]\naddress = "127.0.0.1:{port}"\nkey = "../owner/identity.pub"\n'
         '[allow]\nruns = 100\nalign = ["plain"]\n'
     )
-    Attendance(read_party_paper(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").attend()
+    PartyProcess(read_party_file(folder / name / "party.toml"), folder / f"run-{name}-{os.getpid()}").run()
 
 
 def relay(port: int, counted: list[int]) -> int:
@@ -280,7 +286,7 @@ def trained(paper: OwnerFile, folder: Path, place: Path, counted: list[int] | No
     listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
     host = OwnerProcess(paper, place, listener=listener)
     port = listener.port if counted is None else relay(listener.port, counted)
-    everybody = [spawn.Process(target=attend, args=(folder, name, port)) for name in paper.others]
+    everybody = [spawn.Process(target=run_party, args=(folder, name, port)) for name in paper.others]
     for process in everybody:
         process.start()
     pids = [os.getpid(), *(process.pid or 0 for process in everybody)]

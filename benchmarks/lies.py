@@ -29,11 +29,11 @@ from torch import Tensor
 
 from benchmarks.table import show
 from colonnade.errors import AwayError, ColonnadeError
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.handshake import facts_in
-from colonnade.federation.job_papers import read_owner_paper, read_party_paper
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_session import PartySession
+from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.wire.message import decode_fields, encode
 
@@ -98,8 +98,8 @@ def permuted() -> Lie:
 
     def lie(guest: PartySession, request: bytes, reply: bytes) -> bytes:
         server = guest.server
-        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and read_packet(request).step == "keep":
-            server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
+        if isinstance(server, AlignmentServer) and len(server.group.peer.rows) and read_packet(request).step == "keep":
+            server.group.peer.rows = server.group.peer.rows[::-1].copy()
         return reply
 
     return lie
@@ -289,10 +289,10 @@ class Court:
         for run in self.folder.glob("run-*"):
             shutil.rmtree(run)
         guests = {
-            name: PartySession(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
+            name: PartySession(read_party_file(self.folder / name / "party.toml"), self.folder / f"run-{name}")
             for name in self.parties
         }
-        paper = read_owner_paper(self.folder / self.owner / "job.toml")
+        paper = read_owner_file(self.folder / self.owner / "job.toml")
         host = OwnerProcess(paper, self.folder / "run-owner", listener=Near(guests, spoil))
         try:
             host.gather()

@@ -353,6 +353,7 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     """Put the faults in place: where the owner receives, or where a party serves."""
     from benchmarks.lies import lie_of
     from colonnade.federation.owner_transport import OwnerTransport
+    from colonnade.federation.party_link import PartyLink
     from colonnade.federation.party_session import PartySession
     from colonnade.runtime.remote.packet import Packet, read_packet
 
@@ -364,29 +365,29 @@ def _turn(knobs: Knobs, *, at_owner: bool) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def received(self: OwnerTransport, party: str, until: float) -> bytes:
+    def received(self: OwnerTransport, link: PartyLink, until: float) -> bytes:
         nonlocal count
         count += 1
         if count == knobs.kill_before:
             die()
-        data = receive(self, party, until)
+        data = receive(self, link, until)
         if count == knobs.kill_after:
             die()
         if count == knobs.stale:
-            return answers[party]
-        answers[party] = data
+            return answers[link.name]
+        answers[link.name] = data
         return data
 
-    def answered(self: PartySession, letter: Packet, request: bytes) -> bytes:
+    def answered(self: PartySession, packet: Packet, request: bytes) -> bytes:
         nonlocal count, last
         count += 1
         if count == knobs.kill_before:
             die()
-        reply = lie(self, request, answer(self, letter, request))
+        reply = lie(self, request, answer(self, packet, request))
         if count == knobs.kill_after:
             die()
         if count in knobs.twice:
-            reply = answer(self, letter, request)
+            reply = answer(self, packet, request)
             os.write(2, AGAIN)
         if count - 1 in knobs.again and read_packet(last).kind != "talk":  # a word has no number, and leads in anew
             answer(self, read_packet(last), last)

@@ -16,8 +16,9 @@ import numpy as np
 
 import colonnade as cn
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
 from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.jobs.job_file import Job, TrainSection
 from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
 from colonnade.wire.ledger import OWNER
@@ -76,7 +77,7 @@ class Companies:
 
     def paper(self, method: cn.Method, seals: tuple[Any, ...] = (), **how: Any) -> OwnerFile:
         """The bank's paper with this method, these seals and these settings."""
-        paper = read_owner_paper(self.folder / "bank" / "job.toml")
+        paper = read_owner_file(self.folder / "bank" / "job.toml")
         options = {key: how.pop(key) for key in ("model", "optimizer") if key in how}
         settings = TrainSection(**{"rounds": 8, "batch": 16, "seed": 3, "valid": 0.1, "evaluate_every": 4, **how})
         job = replace(paper.job, method=method, seals=seals, train=settings, **options)
@@ -106,7 +107,7 @@ class Companies:
                 process.join()
 
     def start(self, name: str, place: Path) -> BaseProcess:
-        process = context.Process(target=attend, args=(self.folder / name / "party.toml", place / name))
+        process = context.Process(target=run_party, args=(self.folder / name / "party.toml", place / name))
         process.start()
         return process
 
@@ -125,8 +126,8 @@ class Companies:
                 host.close()
 
 
-def attend(paper: Path, folder: Path) -> None:
+def run_party(paper: Path, folder: Path) -> None:
     """A party's process."""
-    from colonnade.federation.party_process import Attendance
+    from colonnade.federation.party_process import PartyProcess
 
-    Attendance(read_party_paper(paper), folder).attend()
+    PartyProcess(read_party_file(paper), folder).run()

@@ -20,9 +20,10 @@ import torch
 from colonnade.errors import AwayError
 from colonnade.federation.certificates import make_keys
 from colonnade.federation.handshake import facts_in
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_session import PartySession
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.wire.message import Envelope, decode_fields, encode
 
@@ -146,10 +147,10 @@ class Sides:
     ) -> OwnerFile:
         text = JOB.format(method=method, train=train, align=align, federation=federation, more=more)
         (self.folder / "bank" / "job.toml").write_text(text)
-        return read_owner_paper(self.folder / "bank" / "job.toml")
+        return read_owner_file(self.folder / "bank" / "job.toml")
 
     def guest(self, name: str) -> PartySession:
-        return PartySession(read_party_paper(self.folder / name / "party.toml"), self.folder / f"run-{name}")
+        return PartySession(read_party_file(self.folder / name / "party.toml"), self.folder / f"run-{name}")
 
     def host(
         self, kind: type[OwnerProcess] = OwnerProcess, spoil: dict[str, Spoil] | None = None, **job: str

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import colonnade as cn
 from colonnade.errors import ConfigError, PrivacyError, TableError
+from colonnade.runtime import local_backend
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align import alignment_owner as ring
 from colonnade.tables.align import alignment_party as peer
@@ -281,8 +282,8 @@ def test_who_learns_what_depends_on_mode_and_number() -> None:
 
 def frames_of(monkeypatch: pytest.MonkeyPatch, brought: list[Any], mode: str) -> tuple[list[bytes], cn.Alignment]:
     frames: list[bytes] = []
-    encode = channel.encode
-    monkeypatch.setattr(channel, "encode", lambda *parts: frames.append(encode(*parts)) or frames[-1])
+    encode = local_backend.encode
+    monkeypatch.setattr(local_backend, "encode", lambda *parts: frames.append(encode(*parts)) or frames[-1])
     alignment = cn.align(brought, mode=mode, runtime="bytes")
     monkeypatch.undo()
     return frames, alignment

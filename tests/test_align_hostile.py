@@ -14,7 +14,7 @@ from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
-from colonnade.tables.align.align_sheets import AlignmentGroup, _seats
+from colonnade.tables.align.align_sheets import AlignmentGroup, _groups
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner
 from colonnade.tables.align.alignment_party import PLACES, POINTS, AlignmentParty, shuffle
@@ -26,24 +26,26 @@ NAMES = ("owner", "shop", "post")
 IDS = [[b"ann", b"bob", b"cid", b"dan"], [b"bob", b"ann", b"eve"], [b"fay", b"ann", b"bob", b"gus", b"hal"]]
 
 
-def seated(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
+def grouped(minimum: int = 1) -> tuple[list[AlignmentGroup], AlignmentOwner]:
     terms = AlignTerms("psi", NAMES, seed=0, minimum=minimum, maximum=None)
-    seats = _seats(IDS, terms)
-    return seats, AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms)
+    groups = _groups(IDS, terms)
+    return groups, AlignmentOwner(
+        local_parties([group.name for group in groups], groups, OwnerHalf(Ends()), {0}), terms
+    )
 
 
 def ready() -> AlignmentParty:
     """The shop, after everybody joined."""
-    seats, ring = seated()
+    groups, ring = grouped()
     ring.agree()
-    return seats[1].peer
+    return groups[1].peer
 
 
 def lying(monkeypatch: pytest.MonkeyPatch, step: str, lie: Callable[[Any], Any], who: int = 1) -> AlignmentOwner:
     """An alignment in which one party answers a step with something else than it should."""
-    seats, ring = seated()
-    honest = getattr(seats[who].peer, step)
-    monkeypatch.setattr(seats[who].peer, step, lambda *message: lie(honest(*message)))
+    groups, ring = grouped()
+    honest = getattr(groups[who].peer, step)
+    monkeypatch.setattr(groups[who].peer, step, lambda *message: lie(honest(*message)))
     return ring
 
 
@@ -51,8 +53,8 @@ def lying_inside(
     monkeypatch: pytest.MonkeyPatch, what: str, lie: Callable[[bytes], bytes], who: int = 1, minimum: int = 1
 ) -> AlignmentOwner:
     """An alignment in which one party puts something else into its boxes than it should."""
-    seats, ring = seated(minimum)
-    peer = seats[who].peer
+    groups, ring = grouped(minimum)
+    peer = groups[who].peer
     join = peer.join
 
     def joined(signed: Signed) -> None:
@@ -69,9 +71,9 @@ def lying_inside(
 
 
 def test_honest_parties_have_one_proof() -> None:
-    seats, ring = seated()
+    groups, ring = grouped()
     assert ring.run() == 2
-    assert len({seat.peer.proof for seat in seats}) == 1 and len(seats[0].peer.proof) == 64
+    assert len({group.peer.proof for group in groups}) == 1 and len(groups[0].peer.proof) == 64
 
 
 def sealed_as(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
@@ -151,14 +153,14 @@ def test_a_verdict_of_another_shape_names_the_comparer(lie: Any, monkeypatch: py
 
 
 def test_a_party_in_another_order_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    seats, ring = seated()
-    keep = seats[2].peer.keep
+    groups, ring = grouped()
+    keep = groups[2].peer.keep
 
     def reversed_rows(came: Box) -> None:
         keep(came)
-        seats[2].peer.rows = seats[2].peer.rows[::-1].copy()
+        groups[2].peer.rows = groups[2].peer.rows[::-1].copy()
 
-    monkeypatch.setattr(seats[2].peer, "keep", reversed_rows)
+    monkeypatch.setattr(groups[2].peer, "keep", reversed_rows)
     with pytest.raises(SealError, match="'post' has other rows than 'owner', or in another order"):
         ring.run()
 
@@ -175,9 +177,9 @@ def box(whose: int, size: int) -> Box:
 
 
 def test_a_set_is_masked_once_and_only_at_its_size() -> None:
-    seats, ring = seated()
+    groups, ring = grouped()
     ring.agree()
-    owner, shop, post = (seat.peer for seat in seats)
+    owner, shop, post = (group.peer for group in groups)
     for size in (3 * 32 + 28, 5 * 32 + 28, 0):
         with pytest.raises(MessageError, match="the set of 'owner' by 'owner' came as"):
             shop.take(box(0, size))
@@ -204,18 +206,18 @@ def test_sets_and_parts_that_do_not_exist() -> None:
             shop.give(WantedPlaces(whose, of(0)))
     with pytest.raises(MessageError, match="the number of a list came as"):
         shop.take(Box(torch.tensor([0]), torch.zeros(4, dtype=torch.uint8)))
-    seats, ring = seated()
+    groups, ring = grouped()
     ring.agree()
     with pytest.raises(MessageError, match="the start of a part came as 4; it goes from 0 to 3"):
-        seats[0].peer.give(WantedPlaces(of(0), of(4)))
+        groups[0].peer.give(WantedPlaces(of(0), of(4)))
 
 
 def test_places_are_looked_up_once_and_never_for_others() -> None:
-    seats, ring = seated()
+    groups, ring = grouped()
     ring.agree()
     for whose in ring.terms.lists:
         ring.round(whose)
-    shop, post = seats[1].peer, seats[2].peer
+    shop, post = groups[1].peer, groups[2].peer
     with pytest.raises(SealError, match="was asked to tell its own rows"):
         shop.trace(box(1, 8))
     with pytest.raises(SealError, match="was told the rows of 'owner'"):
@@ -241,18 +243,18 @@ def test_places_are_looked_up_once_and_never_for_others() -> None:
 
 def test_a_party_opens_nothing_before_the_comparer_found_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreed, "TRIED", 8)
-    seats, ring = seated(minimum=3)
+    groups, ring = grouped(minimum=3)
     ring.agree()
     for whose in ring.terms.lists:
         ring.round(whose)
     with pytest.raises(PrivacyError, match=r"fewer than minimum=3 ids are common .* told which, nor how many"):
         ring.decide()
     with pytest.raises(SealError, match="which has none to show"):
-        seats[2].peer.show(WantedPlaces(of(0), of(0)))
+        groups[2].peer.show(WantedPlaces(of(0), of(0)))
     forged = AlignVerdict(torch.zeros(3, 36, dtype=torch.uint8))
     with pytest.raises(SealError, match="the words of 'post' do not open at 'shop'"):
-        seats[1].peer.hear(forged)
-    assert not any(len(seat.peer.rows) for seat in seats)
+        groups[1].peer.hear(forged)
+    assert not any(len(group.peer.rows) for group in groups)
 
 
 def test_no_proof_before_the_rows_are_known() -> None:
@@ -266,7 +268,7 @@ def test_no_proof_before_the_rows_are_known() -> None:
 
 
 def test_nothing_is_given_before_everybody_signed() -> None:
-    seats, _ = seated()
+    groups, _ = grouped()
     for ask in (
         lambda peer: peer.give(WantedPlaces(of(1), of(0))),
         lambda peer: peer.take(box(0, 4 * 32 + 28)),
@@ -276,41 +278,41 @@ def test_nothing_is_given_before_everybody_signed() -> None:
         lambda peer: peer.show(WantedPlaces(of(1), of(0))),
     ):
         with pytest.raises(SealError, match="before everybody signed who takes part"):
-            ask(seats[1].peer)
+            ask(groups[1].peer)
 
 
 def test_in_plain_mode_no_list_comes_to_a_party() -> None:
     terms = AlignTerms("plain", NAMES, seed=0, minimum=1, maximum=None)
-    seats = _seats(IDS, terms)
-    AlignmentOwner(local_parties([seat.name for seat in seats], seats, OwnerHalf(Ends()), {0}), terms).agree()
+    groups = _groups(IDS, terms)
+    AlignmentOwner(local_parties([group.name for group in groups], groups, OwnerHalf(Ends()), {0}), terms).agree()
     with pytest.raises(SealError, match="the set of 'post' does not come to 'shop'"):
-        seats[1].peer.take(box(2, 5 * 32 + 28))
+        groups[1].peer.take(box(2, 5 * 32 + 28))
     with pytest.raises(SealError, match="the set of 'owner' is wanted of 'owner', which does not hold it"):
-        seats[0].peer.give(WantedPlaces(of(0), of(0)))
+        groups[0].peer.give(WantedPlaces(of(0), of(0)))
 
 
 def test_an_owner_that_shows_parties_different_rosters_is_found_out() -> None:
-    seats, _ = seated()
-    greetings = [seat.peer.greet() for seat in seats]
+    groups, _ = grouped()
+    greetings = [group.peer.greet() for group in groups]
     roster = Roster(*(torch.cat(parts) for parts in zip(*greetings, strict=True)))
     stranger = AlignmentParty(
         AlignTerms("psi", NAMES, 0, 1, None), 2, IDS[2], identity := Identity.new(), {"post": identity.public}
     ).greet()
     other = Roster(*(torch.cat([*parts[:2], new]) for *parts, new in zip(*greetings[:2], stranger, strict=True)))
-    seats[0].peer.confirm(roster)
+    groups[0].peer.confirm(roster)
     with pytest.raises(SealError, match="the hello of 'post' is not valid"):
-        seats[1].peer.confirm(other)
+        groups[1].peer.confirm(other)
 
 
 def test_parties_that_agreed_on_other_terms_do_not_start() -> None:
-    seats, ring = seated()
-    seats[1].peer.member.job = AlignTerms("psi", NAMES, seed=1, minimum=1, maximum=None).job
+    groups, ring = grouped()
+    groups[1].peer.member.job = AlignTerms("psi", NAMES, seed=1, minimum=1, maximum=None).job
     with pytest.raises(SealError, match="is not valid"):
         ring.run()
 
 
 def test_greetings_of_too_few_parties() -> None:
-    shop = seated()[0][1].peer
+    shop = grouped()[0][1].peer
     one: Greeting = shop.greet()
     with pytest.raises(MessageError, match="the greetings of all parties came as"):
         shop.confirm(Roster(*one))

@@ -12,6 +12,7 @@ import colonnade as cn
 from colonnade.errors import AwayError, CheckpointError, MessageError, SealError
 from colonnade.runtime.remote.packet import Packet, read_packet, title, write_packet
 from colonnade.wire.message import Envelope, decode_fields, encode
+from letters import stamp
 from test_contract import Case, check_same_apart, everything_apart, federation, train, without_time
 
 SEALS = {
@@ -113,12 +114,12 @@ def test_what_to_do_about_a_damaged_state_of_a_party_is_told_step_by_step(tmp_pa
 @pytest.fixture
 def party() -> Any:
     run = train(Case(cn.FDML()), "apart", rounds=3)
-    return run.parties.lines.parties["party 2"], run.parties
+    return run.parties.backend.transport.parties["party 2"], run.parties.backend
 
 
-def ask(party: Any, remote: Any, **changed: Any) -> str:
+def ask(party: Any, backend: Any, **changed: Any) -> str:
     """What a party answers to a step that differs from the next one in some way: a sentence, or nothing."""
-    letter = replace(remote.stamp, session=party.spec.session, sequence=party._last[0] + 1)
+    letter = replace(stamp(backend, party), sequence=party._last[0] + 1)
     letter = replace(letter, step="logits", purpose="evaluate", table="test")
     reply = read_packet(party.serve(write_packet(replace(letter, **changed))))
     if reply.kind != "refusal":
@@ -165,8 +166,8 @@ def test_a_message_of_another_shape_is_refused_by_the_party(party: Any) -> None:
 
 
 def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) -> None:
-    end, remote = party
-    letter = replace(remote.stamp, kind="keep", session=end.spec.session, sequence=end._last[0] + 1)
+    end, backend = party
+    letter = replace(stamp(backend, end), kind="keep", sequence=end._last[0] + 1)
     first = end.serve(write_packet(letter))
     assert end.serve(write_packet(letter)) == first
     assert len(end.keeping.numbers) == int(decode_fields(read_packet(first).frames[0])[0]["kept"])
@@ -183,7 +184,7 @@ def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) 
 )
 def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: Any, said: str) -> None:
     run = train(Case(cn.SplitNN()), "apart", rounds=2)
-    serve = run.parties.lines.parties["party 2"].serve
+    serve = run.parties.backend.transport.parties["party 2"].serve
 
     def lying(request: bytes) -> bytes:
         reply = read_packet(serve(request))
@@ -192,7 +193,7 @@ def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: An
         fields, about = decode_fields(reply.frames[0])
         return write_packet(replace(reply, frames=(encode(change(fields), about),)))
 
-    run.parties.lines.parties["party 2"].serve = lying
+    run.parties.backend.transport.parties["party 2"].serve = lying
     top = {name: value.clone() for name, value in run.owner.top.state_dict().items()}
     with pytest.raises(MessageError, match=said):
         run.method.round(run.owner, run.parties, cn.Turn(1, run.schedule.batch_of(1)))
@@ -236,22 +237,22 @@ def test_a_reply_is_about_its_request() -> None:
 
 def test_a_blinded_step_never_answers_in_the_clear() -> None:
     run = train(Case(cn.FDML()), "apart", rounds=2, seal=cn.Blind())
-    end = run.parties.lines.parties["party 2"]
-    assert "only as a blinded sum" in ask(end, run.parties)
+    end = run.parties.backend.transport.parties["party 2"]
+    assert "only as a blinded sum" in ask(end, run.parties.backend)
 
 
 def test_a_sum_that_was_not_begun_is_refused() -> None:
     run = train(Case(cn.FDML()), "apart", rounds=2, seal=cn.Blind())
     with pytest.raises(SealError, match="phase"):
-        run.parties.call("blind", "party 2", {}, purpose="steal")
+        run.parties.backend.parties["party 2"].call("blind", purpose="steal")
 
 
 def test_a_party_that_comes_back_as_another_process_takes_all_back_with_it() -> None:
     """It has lost what it noted in this round; whoever asks on must go back to a state that all have."""
     run = train(Case(cn.FDML()), "apart", rounds=2)
-    remote: Any = run.parties
-    remote.states()
-    remote.lines.session = lambda party: b"another process." if party == "party 2" else bytes(16)
+    backend: Any = run.parties.backend
+    backend.states()
+    backend.transport.session = lambda party: b"another process." if party == "party 2" else bytes(16)
     with pytest.raises(AwayError, match="'party 2' came back as another process") as caught:
-        remote.call("spent", "party 2")
+        backend.parties["party 2"].call("spent")
     assert caught.value.party == "party 2"

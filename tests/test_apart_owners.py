@@ -13,6 +13,7 @@ from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.transport import DirectTransport
 from colonnade.wire.message import Envelope, decode_fields, encode
+from letters import stamp
 from test_contract import check_same_apart, everything_apart, federation, without_time
 
 METHODS = {"multivfl": cn.MultiVFL(every=5), "fedoptimus": cn.FedOptimus(every=2, select_every=4, lr=0.02)}
@@ -136,14 +137,14 @@ def test_every_frame_is_one_that_the_ledger_counts(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="module")
 def parties() -> Any:
-    return train("multivfl", "apart", "by size", rounds=3).parties
+    return train("multivfl", "apart", "by size", rounds=3).parties.backend
 
 
-def ask(remote: Any, step: str = "embed", by: str = "", fields: Any = None, **about: Any) -> str:
+def ask(backend: Any, step: str = "embed", by: str = "", fields: Any = None, **about: Any) -> str:
     """What party 2 says to a step, with a message ``by`` somebody: a sentence, or nothing if it answers."""
-    party = remote.lines.parties["party 2"]
-    stamp = replace(remote.stamp, session=party.spec.session, sequence=party._last[0] + 1)
-    letter = replace(stamp, **{"step": step, "purpose": "train", "table": "train", **about})
+    party = backend.transport.parties["party 2"]
+    due = replace(stamp(backend, party), sequence=party._last[0] + 1)
+    letter = replace(due, **{"step": step, "purpose": "train", "table": "train", **about})
     frames = (encode(fields, Envelope(step, by or letter.leader, letter.round)),) if fields else ()
     reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
     return str(refused(reply.frames[0], "party 2")) if reply.kind == "refusal" else ""
@@ -172,7 +173,7 @@ ASIDE = {"step": "", "purpose": "", "turn": 0}
     ],
 )
 def test_a_letter_for_somebody_who_does_not_lead_is_refused(parties: Any, about: dict[str, Any], said: str) -> None:
-    party = parties.lines.parties["party 2"]
+    party = parties.transport.parties["party 2"]
     before = party.states()
     found = ask(parties, **{"turn": 1000 + party._last[0], **about})
     assert said in found and bool(said) == bool(found)
@@ -180,7 +181,7 @@ def test_a_letter_for_somebody_who_does_not_lead_is_refused(parties: Any, about:
 
 
 def test_a_turn_has_one_leader_and_its_messages_are_that_leaders(parties: Any) -> None:
-    turn = 1000 + parties.lines.parties["party 2"]._last[0]
+    turn = 1000 + parties.transport.parties["party 2"]._last[0]
     slope = {"slope": torch.ones(8, 60)}
     assert ask(parties, leader="owner 1", turn=turn) == ""
     assert ask(parties, leader="owner 2", turn=turn + 1) == ""
@@ -196,11 +197,11 @@ def test_a_turn_has_one_leader_and_its_messages_are_that_leaders(parties: Any) -
 
 def test_a_held_letter_for_another_leader_is_refused_with_the_next_one(parties: Any) -> None:
     """Of two letters in one either both count or none."""
-    party = parties.lines.parties["party 2"]
+    party = parties.transport.parties["party 2"]
     due, turn, before = party._last[0] + 1, 1000 + party._last[0], party.states()
-    stamp = replace(parties.stamp, session=party.spec.session, purpose="train", table="train", turn=turn)
-    held = write_packet(replace(stamp, step="settle", leader="owner 4", sequence=due))
-    raw = write_packet(replace(stamp, step="embed", leader="owner 1", sequence=due + 1, before=held))
+    letter = replace(stamp(parties, party), purpose="train", table="train", turn=turn)
+    held = write_packet(replace(letter, step="settle", leader="owner 4", sequence=due))
+    raw = write_packet(replace(letter, step="embed", leader="owner 1", sequence=due + 1, before=held))
     reply = read_packet(party.serve(raw))
     assert reply.kind == "refusal" and "for 'owner 4'" in str(refused(reply.frames[0], "party 2"))
     assert party._last[0] == due - 1

@@ -24,7 +24,7 @@ from colonnade.cli import app
 from colonnade.errors import ConfigError, FolderError
 from colonnade.federation.audit_check import compare, verify
 from colonnade.federation.audit_log import AuditLog, signed_bytes
-from colonnade.federation.owner_transport import OwnerTransport
+from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.status_file import StatusFile
@@ -486,7 +486,7 @@ def test_a_hostile_log_does_not_steer_the_terminal(tmp_path):
 def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
     log = AuditLog(tmp_path / "audit.jsonl", "bank", "job")
 
-    class Links:
+    class Connections:
         """What is handed over leaves at once; until then its line must be there."""
 
         def send(self, party, connection, data):
@@ -495,12 +495,14 @@ def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
             assert last["digest"] == hashlib.sha256(data).hexdigest()
             self.sent = data
 
-    links, status = Links(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
-    lines = OwnerTransport(links, 1.0, log, Metrics(), status, lambda _: None, lambda *_: None, owner=bytes(16))
+    links, status = Connections(), StatusFile(tmp_path, "bank", "job", 1, ["shop"])
+    lines = OwnerTransport(links, {"shop": b""}, bytes(16), 1.0, OwnerRecords(log, Metrics(), status), print)
+    lines.links["shop"].conversation.stage = "begun"
     lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert links.sent
     log.close()
-    del links.sent, lines._asked["shop"]
+    del links.sent
+    lines.links["shop"].replied()
     with pytest.raises(FolderError, match="closed"):
         lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert not hasattr(links, "sent"), "it left without a line in the log"

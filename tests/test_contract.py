@@ -5,6 +5,8 @@ middle equals one that was not; no raw column and no label is in any message.
 """
 
 import itertools
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from colonnade.wire.channel import Channel
 from torch import Tensor, nn
 
 import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
+from colonnade.errors import ConfigError
 from colonnade.methods.steps import Gradient
+from colonnade.runtime.step_words import read_singly
 from colonnade.wire.owner_half import OwnerHalf
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
@@ -112,13 +115,36 @@ def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
 
 
+def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], set[str]]:
+    """The steps whose replies the ledger has as asked one by one, and those that it has as summed."""
+    lines = [line for line in run.ledger.rows if line.sender not in run.ledger.owners and line.purpose in purposes]
+    assert all(line.summed is not None for line in run.ledger.rows)
+    return {line.step for line in lines if not line.summed}, {line.step for line in lines if line.summed}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
+    """The terms that all sides sign, before anything is sent, rest on the declaration."""
+    run = train(case, "loop")
+    for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
+        with suppress(ConfigError):  # most methods have one model for all, or no heads
+            more()
+    method = run.method
+    assert bool(method.summed_steps) == (method.sums != "never")
+    if method.only_sums:
+        asked, summed = asked_and_summed(run, ("train", "evaluate", "predict", "explain"))
+        assert summed == set(method.summed_steps) and asked == read_singly(method).keys()
+    else:
+        assert asked_and_summed(run, ["train"])[1] == set(), "it asks one by one, so nothing of it may be blinded"
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_runtimes_agree(case: Case) -> None:
     loop, fused, wired = (train(case, runtime) for runtime in RUNTIMES)
     assert any(len(site.members) > 1 for site in fused.parties.backend.grouping.groups), (
         "nothing was fused: the test tests nothing"
     )
-    assert wired.parties.channel.wire
+    assert wired.parties.backend.encoded
     for other in (fused, wired):
         assert other.ledger.to_json() == loop.ledger.to_json()
         expected, found = everything(loop), everything(other)
@@ -136,8 +162,8 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     """The same of a run whose parties keep their states themselves."""
     sides = run.model.states()
     for k, name in enumerate(run.parties.names):
-        if name in run.parties.far:
-            sides[f"party-{k:03d}"] = run.parties.lines.parties[name].states()
+        if name in run.parties.backend.parties:
+            sides[f"party-{k:03d}"] = run.parties.backend.transport.parties[name].states()
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
 
@@ -216,17 +242,17 @@ def labels_of_rounds(run: cn.Run) -> list[Tensor]:
 def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever guesses the smallest or largest of a row's C numbers has the label: exactly where the method says so."""
     leaks: dict[str, list[float]] = {}
-    carry = Channel.broadcast
+    seal = OwnerHalf.seal
 
-    def spy(self: OwnerHalf, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
+    def spy(self: OwnerHalf, message: Any, parties: Any, step: str, turn: cn.Turn) -> Any:
         for name, tensor in zip(message._fields, message, strict=True):
             if tuple(tensor.shape) == (16, CLASSES):
                 guesses = (tensor.argmin(-1), tensor.argmax(-1))
                 hits = [float((guess == labels_of(turn.round)).float().mean()) for guess in guesses]
                 leaks.setdefault(name, []).append(max(hits))
-        return carry(self, message, turn=turn, **rest)
+        return seal(self, message, parties, step, turn)
 
-    monkeypatch.setattr(Channel, "broadcast", spy)
+    monkeypatch.setattr(OwnerHalf, "seal", spy)
     tables = federation(case.owner)
     schedule = Schedule(ROWS, 16, 3, 0.1)
 

@@ -33,17 +33,17 @@ from colonnade.errors import (
     TrainingError,
     UnreachableError,
 )
-from colonnade.federation.alignment_server import AlignServer
+from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import read_identity
-from colonnade.federation.handshake import answered, say
-from colonnade.federation.job_papers import read_owner_paper, read_party_paper
+from colonnade.federation.handshake import answer_in, word_packet
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
+from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import Status
 from colonnade.federation.terms import labels_of, sign, terms_of
-from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.packet import Packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
 
@@ -141,8 +141,8 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
 
 def test_names_that_do_not_resolve(sides: Sides) -> None:
     sides.write_parties(address="no-such-host.invalid:8443")
-    shop = Attendance(read_party_paper(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
-    assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.attend)
+    shop = PartyProcess(read_party_file(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
+    assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.run)
     paper = sides.owner_paper()
     away = replace(paper, federation=replace(paper.federation, listen="no-such-host.invalid:0"))
     assert "does not resolve" in sentence(LinkError, lambda: OwnerProcess(away, sides.folder / "run-bank"))
@@ -152,7 +152,7 @@ def test_a_certificate_of_another_party(sides: Sides) -> None:
     for name in ("cert.pem", "key.pem"):
         shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / name)
     path = sides.folder / "shop" / "party.toml"
-    assert "is of 'mill' and [party] has the name 'shop'" in sentence(RefusedError, lambda: read_party_paper(path))
+    assert "is of 'mill' and [party] has the name 'shop'" in sentence(RefusedError, lambda: read_party_file(path))
 
 
 def test_an_owner_with_the_certificate_of_a_party(sides: Sides) -> None:
@@ -165,8 +165,8 @@ def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
     listener = Listener("127.0.0.1:0", sides.owner_paper().keys.credentials, ["shop"])
     try:
         sides.write_parties(address=f"127.0.0.1:{listener.port}")
-        mill = Attendance(read_party_paper(sides.folder / "mill" / "party.toml"), sides.folder / "run-mill")
-        assert "the owner expects no party 'mill'" in sentence(RefusedError, mill.attend)
+        mill = PartyProcess(read_party_file(sides.folder / "mill" / "party.toml"), sides.folder / "run-mill")
+        assert "the owner expects no party 'mill'" in sentence(RefusedError, mill.run)
     finally:
         listener.close()
 
@@ -220,24 +220,24 @@ def test_an_owner_that_brings_more_ids_than_anybody_may(sides: Sides) -> None:
 def test_an_address_that_is_none(sides: Sides, address: str) -> None:
     sides.write_parties(address=address)
     path = sides.folder / "shop" / "party.toml"
-    assert "address in [owner]: " in sentence(ConfigError, lambda: read_party_paper(path))
+    assert "address in [owner]: " in sentence(ConfigError, lambda: read_party_file(path))
     sides.owner_paper()
     job = sides.folder / "bank" / "job.toml"
     job.write_text(job.read_text().replace("127.0.0.1:0", address))
-    assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_paper(job))
+    assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_file(job))
 
 
 @pytest.mark.parametrize("line", ["epsilon = -1", "epsilon = 0.0", "epsilon = nan", "epsilon = inf", "delta = 2.0"])
 def test_a_budget_that_is_none(sides: Sides, line: str) -> None:
     sides.write_parties(line)
     path = sides.folder / "shop" / "party.toml"
-    assert "in [allow] is out of range" in sentence(ConfigError, lambda: read_party_paper(path))
+    assert "in [allow] is out of range" in sentence(ConfigError, lambda: read_party_file(path))
 
 
 def test_a_peer_whose_key_is_no_text(sides: Sides) -> None:
     sides.write_parties(peers="mill = 3")
     path = sides.folder / "shop" / "party.toml"
-    assert "mill = 3 in [peers] is no key" in sentence(ConfigError, lambda: read_party_paper(path))
+    assert "mill = 3 in [peers] is no key" in sentence(ConfigError, lambda: read_party_file(path))
 
 
 # Terms: a party is driven by itself
@@ -253,7 +253,7 @@ class Talk:
         self.say("hello", {"incarnation": bytes(16).hex()})
 
     def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
-        return answered(self.guest.serve(say(word, facts)), "shop")
+        return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def sign(self, terms: dict[str, Any]) -> dict[str, Any]:
         signature = sign(self.paper.keys.identity, "terms", terms).hex()
@@ -369,7 +369,7 @@ def test_terms_that_lack_something_are_refused_and_the_party_lives(sides: Sides,
 
 def test_terms_that_the_owner_did_not_sign(sides: Sides) -> None:
     talk = Talk(sides)
-    forged = {"terms": talk.terms, "signature": sign(talk.guest.paper.keys.identity, "terms", talk.terms).hex()}
+    forged = {"terms": talk.terms, "signature": sign(talk.guest.party_file.keys.identity, "terms", talk.terms).hex()}
     forged["run"] = bytes(16).hex()
     assert "the owner's terms" in sentence(SealError, lambda: talk.say("terms", forged))
 
@@ -386,7 +386,7 @@ def test_another_key_of_a_peer_than_the_party_knows(sides: Sides) -> None:
 
 def test_a_blinded_sum_needs_a_peer_that_is_known(sides: Sides) -> None:
     sides.write_parties('needs = ["blind"]', peers="")
-    said = sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
+    said = sentence(ConfigError, lambda: read_party_file(sides.folder / "shop" / "party.toml"))
     assert "[peers] names nobody" in said
 
 
@@ -453,7 +453,7 @@ def test_a_file_of_terms_that_holds_none(sides: Sides, text: str | None) -> None
     if text is not None:
         (sides.folder / "shop" / "read.json").write_text(text)
     sides.write_parties('terms = "read.json"')
-    said = sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
+    said = sentence(ConfigError, lambda: read_party_file(sides.folder / "shop" / "party.toml"))
     assert "read.json of [allow] holds no terms" in said
 
 
@@ -476,7 +476,7 @@ def test_what_becomes_of_labels_is_accepted_by_name(sides: Sides) -> None:
 @pytest.mark.parametrize("paper", ['address = "x:1"', 'key = "k"', ""])
 def test_an_owner_section_that_lacks_a_key(sides: Sides, paper: str) -> None:
     (sides.folder / "shop" / "party.toml").write_text(f'[party]\nname="shop"\nfiles="f"\nid="i"\n[owner]\n{paper}\n')
-    assert "[owner]" in sentence(ConfigError, lambda: read_party_paper(sides.folder / "shop" / "party.toml"))
+    assert "[owner]" in sentence(ConfigError, lambda: read_party_file(sides.folder / "shop" / "party.toml"))
 
 
 # Plans
@@ -535,7 +535,7 @@ def test_the_words_of_an_unexpected_error_stay_at_the_party(
     def failing(*_: Any) -> None:
         raise ValueError("could not convert string to float: 'Mrs Smith'")
 
-    monkeypatch.setattr("colonnade.federation.party_session.prepared", failing)
+    monkeypatch.setattr("colonnade.federation.party_handshake.prepared", failing)
     said = refused(sides, ColonnadeError)
     assert "'prepare' lacks something" in said
     assert "ValueError" in said
@@ -546,19 +546,19 @@ def test_the_words_of_an_unexpected_error_stay_at_the_party(
 def test_the_last_words_of_a_party_that_cannot_go_on_are_in_its_log(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attendance = Attendance(read_party_paper(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
-    sides.guests["shop"] = attendance.guest
+    attendance = PartyProcess(read_party_file(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
+    sides.guests["shop"] = attendance.session
     talk = Talk(sides)
     talk.sign(talk.terms)
 
     def damaged(*_: Any) -> bytes:
         raise CheckpointError("the state of 'shop' is damaged.")
 
-    monkeypatch.setattr(attendance.guest, "answer", damaged)
+    monkeypatch.setattr(attendance.session, "answer", damaged)
     line, sent = Mock(), []
     line.send = sent.append
     with pytest.raises(CheckpointError):
-        attendance._one_letter(line, say("signed", {}))
+        attendance._serve_request(line, write_packet(word_packet("signed", {})))
     (path,) = (sides.folder / "run-shop").glob("*/audit.jsonl")
     assert hashlib.sha256(sent[0]).hexdigest() in path.read_text().splitlines()[-1]
 
@@ -584,8 +584,8 @@ def test_kept_rows_in_another_order(sides: Sides) -> None:
 def test_rows_in_another_order_do_not_pass_the_proof(sides: Sides) -> None:
     def permute(request: Packet, reply: Packet) -> Packet:
         server = sides.guests["shop"].server
-        if isinstance(server, AlignServer) and len(server.seat.peer.rows) and request.step.startswith("keep"):
-            server.seat.peer.rows = server.seat.peer.rows[::-1].copy()
+        if isinstance(server, AlignmentServer) and len(server.group.peer.rows) and request.step.startswith("keep"):
+            server.group.peer.rows = server.group.peer.rows[::-1].copy()
         return reply
 
     said = refused(sides, SealError, spoil={"shop": permute})
@@ -736,7 +736,7 @@ def test_the_status_of_a_run_says_who_is_connected(sides: Sides) -> None:
     host = sides.host()
     host.gather()
     seen: list[Status] = []
-    host.train(lambda _: seen.append(host.status.status))
+    host.train(lambda _: seen.append(host.session.status.status))
     host.close()
     assert seen and all(peer.connected for one in seen for peer in one.peers)
     assert (seen[0].state, seen[0].rounds, len(seen[0].peers)) == ("training", 2, 2)
@@ -751,4 +751,4 @@ def test_two_logs_of_one_job_agree(sides: Sides) -> None:
     assert isinstance(audit, AuditLog)
     audit.close()
     logs = sides.folder / "run-bank" / "audit.jsonl", next((sides.folder / "run-shop").glob("*/audit.jsonl"))
-    assert verify(logs[0], host.paper.keys.identity.public).signed and compare(*logs) == []
+    assert verify(logs[0], host.job_file.keys.identity.public).signed and compare(*logs) == []

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
+    PublicFormat,
     load_pem_private_key,
 )
 from cryptography.x509.oid import NameOID
@@ -33,9 +35,9 @@ from colonnade.federation.certificates import (
     make_keys,
     read_credentials,
     read_identity,
-    read_public,
     revoke,
 )
+from colonnade.federation.public_keys import read_public
 from colonnade.seal.key_agreement import verify
 
 
@@ -188,6 +190,16 @@ def test_files_that_are_something_else(made: Path) -> None:
     assert "not a private key" in refusal(lambda: read(made, "bank", key=made / "bank/cert.pem"))
     assert "not 32 bytes" in refusal(lambda: read_identity(made / "bank/cert.pem"))
     assert "cannot be read" in refusal(lambda: read_public(base64.b64encode(b"short").decode()))
+
+
+def test_a_public_identity_has_the_same_forms_in_a_file_and_as_a_text(made: Path, tmp_path: Path) -> None:
+    public = read_public(made / "bank" / "identity.pub")
+    pem = Ed25519PublicKey.from_public_bytes(public).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for text in (public.hex(), base64.b64encode(public).decode(), pem.decode()):
+        (tmp_path / "a key").write_text(f"{text}\n")
+        assert read_public(tmp_path / "a key") == read_public(text) == public
+    assert "holds no Ed25519 public key" in refusal(lambda: read_public(made / "bank/cert.pem"))
+    assert "holds no Ed25519 public key" in refusal(lambda: read_public("-----BEGIN PUBLIC KEY-----"))
 
 
 def test_a_key_with_a_password(trial: Path) -> None:

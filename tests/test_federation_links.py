@@ -26,9 +26,9 @@ from colonnade.federation import listener as listening
 from colonnade.federation import party_connection as dialling
 from colonnade.federation import tls
 from colonnade.federation.certificates import Credentials, make_keys, read_credentials, revoke
-from colonnade.federation.inbox import ROOM, Mailbox
+from colonnade.federation.inbox import ROOM, Inbox
 from colonnade.federation.listener import KEEP_ALIVE, Listener
-from colonnade.federation.party_connection import Dialled, dial
+from colonnade.federation.party_connection import PartyConnection, dial
 from colonnade.federation.tls import client_context, load_grpc, preflight, split_address
 from test_federation_keys import refusal, reissue
 
@@ -88,8 +88,8 @@ def listen(made: Path, stack: ExitStack) -> Callable[..., Listener]:
 
 
 @pytest.fixture
-def call(made: Path, stack: ExitStack) -> Callable[..., Dialled]:
-    def start(port: int, side: str | Credentials = "bank", seconds: float = SOON, **options) -> Dialled:
+def call(made: Path, stack: ExitStack) -> Callable[..., PartyConnection]:
+    def start(port: int, side: str | Credentials = "bank", seconds: float = SOON, **options) -> PartyConnection:
         mine = credentials(made, side) if isinstance(side, str) else side
         return stack.enter_context(closing(dial(f"{HOST}:{port}", mine, seconds=seconds, **options)))
 
@@ -167,7 +167,7 @@ def test_the_limit_holds_at_both_ends(listen, call) -> None:
 
 
 def test_a_mailbox_holds_a_flood_back() -> None:
-    box, came = Mailbox("bank"), []
+    box, came = Inbox("bank"), []
 
     def fill() -> None:
         for k in range(4):
@@ -430,7 +430,7 @@ def test_grpc_believes_only_the_certificate_that_was_checked(made: Path, tmp_pat
     make_keys(tmp_path, [HOST], ["x"])
     checked = (tmp_path / "owner/cert.pem").read_bytes()
     mine, listener = credentials(made, "bank"), listen()
-    stream = stack.enter_context(closing(Dialled(f"{HOST}:{listener.port}", mine, checked, 1000)))
+    stream = stack.enter_context(closing(PartyConnection(f"{HOST}:{listener.port}", mine, checked, 1000)))
     assert "CERTIFICATE_VERIFY_FAILED" in str(broken(lambda: stream.receive(SOON)))
     assert listener.connection("bank") == 0
 
@@ -614,7 +614,7 @@ def test_a_key_is_not_left_behind(made: Path, tmp_path: Path, monkeypatch: pytes
 
 def test_dial_gives_up_on_an_owner_that_never_takes_the_call(listen, call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialling, "_ANSWER", 0.2)
-    monkeypatch.setattr(Dialled, "_messages", lambda self: iter(self._call))  # as if the first word never came
+    monkeypatch.setattr(PartyConnection, "_messages", lambda self: iter(self._call))  # as if the first word never came
     with pytest.raises(UnreachableError, match="did not take the call"):
         call(listen().port, seconds=0.1)
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from colonnade.federation import job_papers as papers
-from colonnade.federation.handshake import WORDS
+from colonnade.federation import side_sections as sections
+from colonnade.federation.protocol import WORDS
 from colonnade.jobs.table_sections import PartySection
 from pages import DOCS
 
 PAGE = (DOCS / "federation.md").read_text()
 SECTIONS: dict[str, Any] = {
-    "`[federation]`\n": papers.FederationSection,
+    "`[federation]`\n": sections.FederationSection,
     "`[[party]]`, once": PartySection,
-    "`[owner]`\n": papers.OwnerSection,
-    "`[allow]`:": papers.AllowSection,
+    "`[owner]`\n": sections.OwnerSection,
+    "`[allow]`:": sections.AllowSection,
 }
 
 
@@ -36,11 +36,11 @@ def test_every_key_is_explained_and_no_other(heading: str) -> None:
 
 
 def test_defaults_are_the_true_ones() -> None:
-    told, true = table_after("`[allow]`:"), papers.AllowSection()
+    told, true = table_after("`[allow]`:"), sections.AllowSection()
     for name in ("delta", "alignments", "runs", "patience", "outputs"):
         assert float(told[name].strip("`")) == getattr(true, name)
     assert told["align"] == '`["psi"]`' and true.align == ["psi"] and true.needs == []
-    how = papers.FederationSection()
+    how = sections.FederationSection()
     told = table_after("`[federation]`\n")
     assert told["listen"] == f'`"{how.listen}"`' and told["deadline"] == f"`{how.deadline}`"
     assert told["labels"] == f'`"{how.labels}"`'
@@ -49,7 +49,7 @@ def test_defaults_are_the_true_ones() -> None:
 def test_the_keys_section_is_as_the_owner_s() -> None:
     said = re.search(r"^`\[keys\]` has (.*), as above", PAGE, re.M)
     assert said is not None
-    assert set(re.findall(r"`(\w+)`", said.group(1))) == {field.name for field in fields(papers.KeysSection)}
+    assert set(re.findall(r"`(\w+)`", said.group(1))) == {field.name for field in fields(sections.KeysSection)}
 
 
 def test_every_word_is_explained() -> None:

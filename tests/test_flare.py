@@ -20,11 +20,11 @@ from colonnade.cli import app
 from colonnade.errors import AwayError, Broken, ColonnadeError, ConfigError, LinkError
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.handshake import say
-from colonnade.federation.job_papers import read_owner_paper, read_party_paper
-from colonnade.federation.owner_transport import OwnerTransport
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.handshake import word_packet
+from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import StatusFile
 from colonnade.flare import site_links as listening
 from colonnade.flare import submit as submitting
@@ -32,13 +32,13 @@ from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
 from colonnade.flare.site_links import FlareListener
 from colonnade.flare.submit import Submission
-from colonnade.runtime.remote.packet import read_packet
+from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused, refused_letter
 
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
 
 
-# Links over FLARE's one-way messages
+# Connections over FLARE's one-way messages
 
 
 class Post:
@@ -200,7 +200,7 @@ def test_there_is_no_link_to_strangers() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = read_packet(refused_letter(say("hello", {}), "shop", told_of(error, "shop")))
+    letter = read_packet(refused_letter(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
     told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
@@ -227,7 +227,7 @@ def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadlin
         AuditLog(tmp_path / "audit.jsonl", "owner", "job"),
         StatusFile(tmp_path, "owner", "job", 0, ["shop"]),
     )
-    lines = OwnerTransport(post.listener, 300.0, audit, Metrics(), status, print, print, b"")
+    lines = OwnerTransport(post.listener, {"shop": b""}, b"", 300.0, OwnerRecords(audit, Metrics(), status), print)
     with pytest.raises(AwayError, match=r"'shop' has not answered FLARE for 0 s; start its site again"):
         lines.meet("shop")
     audit.close()
@@ -241,12 +241,12 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
         raise ValueError("no number: 'Ms Smith'")
 
     job(tmp_path)
-    paper = read_party_paper(tmp_path / "shop" / "party.toml", tls=False)
-    site, request = Site(), say("hello", {})
-    site._name, site._attendance = "shop", Attendance(paper, tmp_path / "states")
-    site._attendance.answer = fail
+    paper = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
+    site, request = Site(), write_packet(word_packet("hello", {}))
+    site._name, site._party = "shop", PartyProcess(paper, tmp_path / "states")
+    site._party.answer = fail
     noted: list[tuple[bytes, bytes]] = []
-    site._attendance.guest.note = lambda *both: noted.append(both)
+    site._party.session.note = lambda _, *both: noted.append(both)
     reply = site._serve(request)
     assert noted == [(request, reply)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server
@@ -266,19 +266,19 @@ def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "shop" / "p.toml").write_text(
         '[party]\nname = "shop"\nfiles = "a.csv"\nid = "id"\n[owner]\nkey = "../owner/identity.pub"\n'
     )
-    paper = read_party_paper(tmp_path / "shop" / "p.toml", tls=False)
+    paper = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
     assert paper.party.name == "shop"
     with pytest.raises(ConfigError, match="without its certificates"):
         _ = paper.keys.credentials
     with pytest.raises(ConfigError, match="no address"):
-        read_party_paper(tmp_path / "shop" / "p.toml")
+        read_party_file(tmp_path / "shop" / "p.toml")
     (tmp_path / "owner" / "job.toml").write_text(
         '[[party]]\nname = "bank"\nfiles = "a.csv"\nid = "id"\nlabel = "y"\n'
         '[[party]]\nname = "shop"\nkey = "../shop/identity.pub"\n[train]\nmethod = "splitnn"\nrounds = 2\n'
     )
-    assert list(read_owner_paper(tmp_path / "owner" / "job.toml", tls=False).others) == ["shop"]
+    assert list(read_owner_file(tmp_path / "owner" / "job.toml", tls=False).others) == ["shop"]
     with pytest.raises(LinkError, match=r"cert\.pem"):
-        read_owner_paper(tmp_path / "owner" / "job.toml")
+        read_owner_file(tmp_path / "owner" / "job.toml")
 
 
 # Following a job

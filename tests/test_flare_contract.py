@@ -16,7 +16,7 @@ from benchmarks import flare
 from benchmarks.poc import ADMIN, SERVER, Poc
 from sklearn.datasets import load_digits
 
-from colonnade.federation.job_papers import read_owner_paper
+from colonnade.federation.side_files import read_owner_file
 from colonnade.flare.job import export
 from colonnade.flare.submit import Submission, session
 from test_contract import ONE_OWNER, Case
@@ -55,7 +55,7 @@ def test_every_method_on_flare(job: str, organisations: tuple[Path, Poc, Any]) -
     (folder, poc, server), case = organisations, CASES[job]
     flare.write_job(folder, job, words_of(case), deadline=DEADLINE, columns=case.owner == "first")
     poc.place(SERVER, folder / "owner" / f"{job}.toml")
-    paper = read_owner_paper(folder / "owner" / f"{job}.toml", tls=False)
+    paper = read_owner_file(folder / "owner" / f"{job}.toml", tls=False)
     assert paper.job.method == case.method
     submission = Submission(server, list(paper.others), DEADLINE, print)
     submission.follow(export(paper, folder / "jobs"), folder / f"results-{job}")

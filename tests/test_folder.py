@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.disk.whole_files import write_bytes, write_text
 from colonnade.errors import FolderError
-from colonnade.store.run_folder import write_bytes, write_text
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
 from colonnade.run.training import Run, Settings
+from colonnade.runtime.plan import Plan
 
 ROWS, WIDTHS, CLASSES, E, LR, DECAY = 12, (3, 3, 2), 3, 4, 0.1, 0.01
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -42,7 +43,7 @@ class World:
         tables = cn.split(x, y, [list(range(a, b)) for a, b in cuts], owner=owner)
         settings = Settings(rounds, ROWS, 0, runtime, 0.0, "epoch", rounds, None, 1)
         count = len(WIDTHS)
-        self.run = Run(tables, method, settings, [model] * count, [method.party_optimizer] * count)
+        self.run = Run(tables, Plan(method, settings, (model,) * count, (method.party_optimizer,) * count))
         rows = Schedule(ROWS, ROWS, 0).batch_of(0)
         self.x = [torch.from_numpy(x[:, a:b])[rows] for a, b in cuts]
         self.y = torch.from_numpy(y)[rows]
@@ -451,7 +452,8 @@ def test_a_round_worked_out_by_hand() -> None:
 
     tables = cn.split(np.ones((2, 1), np.float32), np.array([0, 1]), 1)
     method = cn.FDML(embedding=1, lr=1.0, momentum=0.0, decay=0.0)
-    run = Run(tables, method, Settings(1, 2, 0, "loop", 0.0, "epoch", 1, None, 1), [one_unit], [method.party_optimizer])
+    settings = Settings(1, 2, 0, "loop", 0.0, "epoch", 1, None, 1)
+    run = Run(tables, Plan(method, settings, (one_unit,), (method.party_optimizer,)))
     with torch.no_grad():
         run.parties.backend.grouping.groups[0].net.module[1].weight.copy_(torch.tensor([[1.0], [-1.0]]))  # type: ignore[attr-defined]
     run.fit()

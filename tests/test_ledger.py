@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ def test_an_empty_ledger() -> None:
 
 def test_one_line_per_kind_of_message_in_order_of_first_occurrence(ledger: Ledger) -> None:
     assert ledger.rows == [
-        Line("train", "embed", "bank", OWNER, messages=2, payload=150, overhead=20),
-        Line("train", "embed", "shop", OWNER, messages=1, payload=200, overhead=11),
-        Line("train", "follow", OWNER, "bank", messages=1, payload=100, overhead=12),
-        Line("evaluate", "embed", "bank", OWNER, messages=1, payload=7, overhead=10),
+        Line("train", "embed", "bank", OWNER, messages=2, payload=150, overhead=20, summed=False),
+        Line("train", "embed", "shop", OWNER, messages=1, payload=200, overhead=11, summed=False),
+        Line("train", "follow", OWNER, "bank", messages=1, payload=100, overhead=12, summed=False),
+        Line("evaluate", "embed", "bank", OWNER, messages=1, payload=7, overhead=10, summed=False),
     ]
     assert ledger.rows[0].total == 170
 
@@ -57,8 +58,8 @@ def test_every_way_to_sum_gives_the_total(ledger: Ledger) -> None:
 def test_csv(ledger: Ledger) -> None:
     text = ledger.to_csv()
     assert text.splitlines()[:2] == [
-        "purpose,step,sender,receiver,messages,payload,overhead",
-        "train,embed,bank,owner,2,150,20",
+        "purpose,step,sender,receiver,messages,payload,overhead,summed",
+        "train,embed,bank,owner,2,150,20,False",
     ]
     assert len(text.splitlines()) == 5 and text.endswith("\n") and "\r" not in text
 
@@ -78,3 +79,42 @@ def test_json_and_back_counts_on(ledger: Ledger) -> None:
     other.record("train", "embed", "bank", OWNER, Size(50, 10))
     assert other.rows[0].messages == 3
     assert ledger.rows[0].messages == 2  # a copy, not the same lines
+
+
+# asked one by one, or summed
+
+
+@pytest.mark.parametrize("order", [(True, True), (False, True), (True, False), (False, False)])
+def test_one_message_that_was_asked_for_by_itself_settles_the_line(order: tuple[bool, bool]) -> None:
+    book, other = Ledger(), Ledger()
+    for summed in order:
+        book.record("train", "embed", "bank", OWNER, Size(1, 1), summed=summed)
+        single = Ledger()
+        single.record("train", "embed", "bank", OWNER, Size(1, 1), summed=summed)
+        other.add(single)
+    assert book.rows == other.rows == [Line("train", "embed", "bank", OWNER, 2, 2, 2, summed=all(order))]
+
+
+def older(ledger: Ledger) -> list[dict[str, Any]]:
+    """The lines as versions before the field gave them."""
+    return [{key: value for key, value in row.items() if key != "summed"} for row in ledger.to_json()]
+
+
+def test_of_an_older_ledger_it_is_not_known_what_was_summed(ledger: Ledger) -> None:
+    book = Ledger()
+    book.replace(older(ledger))
+    assert {line.summed for line in book.rows} == {None} and book.total == ledger.total
+    assert book.to_csv().splitlines()[1] == "train,embed,bank,owner,2,150,20,"
+    book.record("train", "embed", "bank", OWNER, Size(1, 1), summed=True)
+    assert book.rows[0].summed is None, "the messages before may have been asked for one by one"
+    book.record("train", "embed", "bank", OWNER, Size(1, 1), summed=False)
+    assert book.rows[0].summed is False
+    assert json.loads(json.dumps(book.to_json())) == book.to_json()
+
+
+def test_what_came_since_says_what_was_summed() -> None:
+    book = Ledger()
+    book.record("train", "embed", "bank", OWNER, Size(1, 1), summed=True)
+    before = book.to_json()
+    book.record("train", "embed", "bank", OWNER, Size(1, 1), summed=True)
+    assert book.since(before).rows == [Line("train", "embed", "bank", OWNER, 1, 1, 1, summed=True)]

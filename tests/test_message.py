@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 import math
+import re
 import struct
 from collections import namedtuple
 from pathlib import Path
@@ -17,9 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import colonnade
-from colonnade.errors import MessageError
+from colonnade.errors import MessageError, TrainingError
 from colonnade.wire import message as wire
-from colonnade.wire.message import Envelope, Size, decode, encode, first_non_finite, frame_length, size
+from colonnade.wire.message import Envelope, Size, decode, encode, frame_length, sendable, size
 
 DTYPES = [
     torch.float32,
@@ -240,7 +241,7 @@ def test_a_frame_with_any_byte_changed_is_refused_or_a_frame_of_its_own() -> Non
             except MessageError:
                 continue
             assert encode(came, envelope) == changed
-            assert first_non_finite(came) is None
+            assert not_finite(came) is None
             accepted += 1
     assert accepted > len(frame)  # names, round and payload may differ
 
@@ -360,15 +361,33 @@ def test_noise_in_shapes(shape: list[int], code: int, payload: bytes) -> None:
 # Finite or not
 
 
-def test_first_non_finite_names_the_field() -> None:
-    assert first_non_finite(Two(torch.zeros(0), torch.tensor([1, 2]))) is None
-    assert first_non_finite(Two(torch.ones(2), torch.tensor([0.0, math.nan]))) == "b"
-    assert first_non_finite(Two(torch.tensor([math.inf, -math.inf]), torch.tensor(math.nan))) == "a"
+def not_finite(message: Any) -> str | None:
+    """The field whose values may not be sent, by the sentence that refuses them."""
+    try:
+        sendable(message, "bank", "embed", 3)
+    except TrainingError as error:
+        found = re.match(r"bank sent values that are not finite in '(\w+)' of step 'embed' in round 3;", str(error))
+        assert found is not None
+        return found[1]
+    return None
+
+
+def test_values_that_are_not_finite_are_refused_with_the_name_of_the_field() -> None:
+    assert not_finite(Two(torch.zeros(0), torch.tensor([1, 2]))) is None
+    assert not_finite(Two(torch.ones(2), torch.tensor([0.0, math.nan]))) == "b"
+    assert not_finite(Two(torch.tensor([math.inf, -math.inf]), torch.tensor(math.nan))) == "a"
+
+
+def test_what_may_be_sent_lies_in_the_order_of_the_wire_and_without_gradients() -> None:
+    turned = torch.arange(6.0).reshape(2, 3).T.requires_grad_()
+    fields = sendable(One(turned), "bank", "embed", 3)
+    assert list(fields) == ["a"] and torch.equal(fields["a"], turned)
+    assert fields["a"].is_contiguous() and not fields["a"].requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_a_sum_that_overflows_accuses_nobody(dtype: torch.dtype) -> None:
-    assert first_non_finite(One(torch.full((4,), torch.finfo(dtype).max, dtype=dtype))) is None
+    assert not_finite(One(torch.full((4,), torch.finfo(dtype).max, dtype=dtype))) is None
 
 
 # No code crosses the wire

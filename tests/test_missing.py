@@ -16,6 +16,7 @@ from colonnade.core.method import Method
 from colonnade.core.settings import Settings
 from colonnade.core.table import parties_of
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
+from colonnade.runtime.plan import Plan
 from colonnade.wire.answer_memory import RECENT
 from colonnade.wire.owner_half import OwnerHalf
 
@@ -128,7 +129,7 @@ def untrained(method: Method, runtime: str) -> cn.Run:
     tables = federation(method)
     parties = len(parties_of(tables))
     settings = Settings(1, 16, 3, runtime, 0.0, "epoch", 1, None, 1)
-    return cn.Run(tables, method, settings, [cn.MLP((5,))] * parties, [method.party_optimizer] * parties)
+    return cn.Run(tables, Plan(method, settings, (cn.MLP((5,)),) * parties, (method.party_optimizer,) * parties))
 
 
 def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:

@@ -12,7 +12,8 @@ from torch import Tensor
 import colonnade as cn
 from colonnade.data.sharing import places_of
 from colonnade.errors import ConfigError
-from colonnade.methods.fedoptimus import PRESETS, scores_of
+from colonnade.methods.fedoptimus import PRESETS
+from colonnade.methods.party_scores import scores_of
 from colonnade.wire.owner_half import OwnerHalf
 
 ROWS, WIDTHS, CLASSES, E, LR, DECAY, BATCH = 18, (3, 2), 3, 4, 0.1, 0.01, 4

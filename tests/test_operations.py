@@ -171,7 +171,7 @@ def test_metrics_over_http():
         assert status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert samples(text) == {("colonnade_rounds_total", ""): 0, ("colonnade_round", ""): 0}
         metrics.up("shop")
-        metrics.away("hospital")
+        metrics.absent("hospital")
         metrics.reconnected("hospital")
         metrics.sent("shop", 230_000)
         metrics.sent("shop", 1)
@@ -268,7 +268,7 @@ def test_a_status_follows_its_side(side, tmp_path):
     found = read_status(tmp_path)
     assert found.state == "training" and found.error == "'hospital' did not answer." and found.ails() is None
     assert found.peers[0].connected and found.peers[0].since == since
-    side.away("shop")
+    side.absent("shop")
     side.state("stopped", "the disk is full.")
     found = read_status(tmp_path)
     assert not found.peers[0].connected and found.peers[0].since >= since

@@ -16,11 +16,12 @@ from colonnade.core.randomness import Randomness, Sources, _state
 from colonnade.core.schedule import derive_seed
 from colonnade.core.settings import Settings
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.run.apart_setup import far_for
-from colonnade.run.plan_checks import make_plan, start
+from colonnade.run.apart_setup import remote_setup_for
+from colonnade.run.plan_checks import start
 from colonnade.run.train import _moved
 from colonnade.store.secret_file import secret_in
 from colonnade.wire.ledger import OWNER
+from plans import plan_for
 from test_contract import ROUNDS, Case, check_same_apart, federation, tables_of, with_dropout
 
 SECRET = hashlib.sha256(b"a side's").digest()
@@ -107,21 +108,21 @@ def secrets_on_disk(run: cn.Run) -> dict[str, bytes]:
     assert run.folder is not None
     places = {name: run.folder / "parties" / f"{k:03d}" for k, name in enumerate(run.parties.names)}
     own = dict.fromkeys((*run.model.sides.leaders, *run.parties.names, OWNER), run.folder)
-    far = {name: place for name, place in places.items() if name in run.parties.far}  # type: ignore[attr-defined]
+    far = {name: place for name, place in places.items() if name in run.parties.backend.parties}  # type: ignore[attr-defined]
     return {name: (place / "secret.key").read_bytes() for name, place in (own | far).items()}
 
 
 def train_with(case: Case, secrets: dict[str, bytes], **more: Any) -> cn.Run:
     """A case in one process whose sides have these secrets; as :func:`test_contract.train` has it otherwise."""
     settings = {"rounds": ROUNDS, "batch": 16, "seed": 3, "valid": 0.1, "runtime": "loop", **case.options, **more}
-    what = make_plan(tables_of(case), case.method, **settings)
+    what = plan_for(tables_of(case), case.method, **settings)
     return start(what, tables_of(case), secrets=secrets).fit(federation(case.owner))
 
 
 def test_sides_of_one_organisation_keep_their_secrets(tmp_path: Path) -> None:
     """As on a Ray cluster that is asked for secrets, but behind letters here."""
     case = DRAWING[2]
-    what = make_plan(tables_of(case), case.method, rounds=8, batch=16, seed=3, valid=0.1, evaluate_every=4)
+    what = plan_for(tables_of(case), case.method, rounds=8, batch=16, seed=3, valid=0.1, evaluate_every=4)
     apart = replace(what.settings, runtime="apart", cluster=cn.Cluster(secrets=True).plain())
     run = start(replace(what, settings=apart), tables_of(case), tmp_path / "run").fit(federation(case.owner))
     own = secrets_on_disk(run)
@@ -143,9 +144,9 @@ def test_a_run_keeps_how_it_draws_when_it_moves(tmp_path: Path) -> None:
 def run_of(case: Case, runtime: str, secrets: dict[str, bytes]) -> cn.Run:
     """A run whose sides have these secrets, in one process or behind letters."""
     tables = tables_of(case)
-    what = make_plan(tables, case.method, rounds=6, batch=16, seed=3, valid=0.1, runtime=runtime, **case.options)
-    far = far_for(tables, what.method, what.settings, what.models, what.optimizers, None)
-    return start(what, tables, far=far and replace(far, secrets=secrets), secrets=secrets).fit()
+    what = plan_for(tables, case.method, rounds=6, batch=16, seed=3, valid=0.1, runtime=runtime, **case.options)
+    remote = remote_setup_for(tables, what, None)
+    return start(what, tables, remote=remote and replace(remote, secrets=secrets), secrets=secrets).fit()
 
 
 @pytest.mark.parametrize("case", DRAWING, ids=str)

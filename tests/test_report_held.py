@@ -12,8 +12,9 @@ from colonnade.errors import CheckpointError
 from colonnade.report import RunView, read_summary, write_report
 from colonnade.report.holdings import Columns, parts_of
 from colonnade.report.shapes import HeldCells
-from colonnade.run.plan_checks import make_plan, start
+from colonnade.run.plan_checks import start
 from colonnade.store import checkpoint
+from plans import plan_for
 from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
 
@@ -109,7 +110,7 @@ def test_categories_are_named_once_and_long_lists_are_cut():
     wide = [f"column {k:05d}" for k in range(5000)]
     first, second = (cn.Table([1, 2], np.ones((2, 5000)), name=name, column_names=tuple(wide)) for name in "ab")
     tables = [replace(first, labels=[0, 1]), second]
-    described = start(make_plan(tables, "vafl", rounds=1, batch=2), tables).description
+    described = start(plan_for(tables, "vafl", rounds=1, batch=2), tables).description
     assert described["columns"]["b"]["count"] == 5000
     assert sum(map(len, described["columns"]["b"]["names"])) <= 10_000
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 
 import pytest
 
@@ -10,6 +11,7 @@ from colonnade.errors import CheckpointError
 from colonnade.report import RunView, not_comparable, read_summary, write_report
 from colonnade.report.compare import differing, groups
 from colonnade.report.learns import could_learn, seals_on, values_in
+from colonnade.report.words import what_left
 from colonnade.wire.ledger import Line
 from synthetic_runs import HOSTILE, synthetic, write_folder
 from test_report import read
@@ -19,8 +21,8 @@ def sealed(method, *seals, **more):
     return RunView(synthetic("run", method={"name": method}, seal=[{"kind": seal} for seal in seals]) | more)
 
 
-def up(step="embed", purpose="train", sender="party 1"):
-    return Line(purpose, step, sender, "owner", 1, 400, 40)
+def up(step="embed", purpose="train", sender="party 1", summed=False):
+    return Line(purpose, step, sender, "owner", 1, 400, 40, summed=summed)
 
 
 def down(step="fit", purpose="train"):
@@ -141,12 +143,38 @@ def test_what_each_side_could_learn():
 
 def test_blinded_sums_show_only_sums():
     run = sealed("vimadmm-j", "blind", "bits")
-    assert could_learn(run, up("logits")) == "Only the sum over all parties, never one party's own values."
-    assert seals_on(run, up("logits")) == ["bits", "blind"] and seals_on(run, up("logits", "evaluate")) == ["blind"]
+    summed = up("logits", summed=True)
+    assert could_learn(run, summed) == "Only the sum over all parties, never one party's own values."
+    assert seals_on(run, summed) == ["bits", "blind"]
+    assert seals_on(run, up("logits", "evaluate", summed=True)) == ["blind"]
     assert seals_on(run, up("head_norm", "explain")) == []
     assert values_in(run, Line("train", "logits", "owner", "party 1", 9, 36, 9)) == "the scale of the sum"
     mixed = sealed("vfedmh", "blind")
-    assert seals_on(mixed, up("embed")) == ["blind"] and seals_on(mixed, up("decide")) == []
+    assert seals_on(mixed, up("embed", summed=True)) == ["blind"] and seals_on(mixed, up("decide")) == []
+
+
+def test_of_an_older_ledger_the_page_says_no_more_than_it_knows():
+    run = sealed("vimadmm-j", "blind")
+    assert "too old to say which" in could_learn(run, up("logits", summed=None))
+    assert seals_on(run, up("logits", summed=None)) == []
+    run.ledger.replace([asdict(up("logits", summed=None))])
+    assert "blinded" not in what_left(run)
+
+
+@pytest.mark.parametrize("words", [None, "embeddings, whose sum alone is used, and logits", "(only) their sum"])
+def test_what_the_page_says_of_vfedmh_does_not_hang_on_its_description(monkeypatch, words):
+    """The embeddings are summed and the logits are asked for one by one, in whatever words the method is described."""
+    import colonnade as cn
+
+    if words is not None:
+        monkeypatch.setattr(cn.VFedMH, "party_sends", words)
+    train, _ = cn.load("digits", parties=4, owner="first")
+    run = RunView(cn.train(train, "vfedmh", rounds=2, seal=cn.Blind()).summary())
+    lines = {line.step: line for line in run.ledger.rows if line.purpose == "train" and line.sender == "party 2"}
+    assert could_learn(run, lines["embed"]) == "Only the sum over all parties, never one party's own values."
+    assert could_learn(run, lines["decide"]) == "What this party's columns alone say about each row's label."
+    assert seals_on(run, lines["embed"]) == ["blind"] and seals_on(run, lines["decide"]) == []
+    assert "only the blinded sum of step embed, and every party's own reply to step decide" in what_left(run)
 
 
 def test_noise_on_answers_only_and_codecs_on_their_way():

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from colonnade.wire.channel import Channel
 from torch import Tensor
 
 import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.errors import AwayError, ConfigError, PrivacyError, SealError
+from colonnade.runtime.parties import AllParties
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
 from colonnade.wire.owner_half import OwnerHalf
@@ -121,8 +121,14 @@ def test_what_is_said_of_sums_is_true(method: Method, monkeypatch: pytest.Monkey
     """A method that says it only sums must reach the owner by ``sum``; others must not ask for one."""
     assert method.only_sums
     used: list[str] = []
-    inner = Channel.sum
-    monkeypatch.setattr(Channel, "sum", lambda self, *a, **k: (used.append(k["step"]), inner(self, *a, **k))[1])
+    inner = AllParties.sum
+
+    def spy(self: AllParties, step: Any, turn: cn.Turn, **how: Any) -> Any:
+        if set(how.get("to") or range(len(self.names))) - self.home:
+            used.append(step.__name__)
+        return inner(self, step, turn, **how)
+
+    monkeypatch.setattr(AllParties, "sum", spy)
     train(method, None, rounds=1)
     assert used
 
@@ -245,13 +251,11 @@ def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") 
     lost: list[str] = []
     carry = OwnerHalf.count
 
-    def lose(
-        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, purpose: str = ""
-    ) -> Any:
+    def lose(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
         if sender == "party 2" and what == step and turn.round == 3 and turn.training and len(lost) < times:
             lost.append(sender)
             raise AwayError(f"{sender} did not answer")
-        return carry(self, fields, sender, receiver, what, turn, purpose)
+        return carry(self, fields, sender, receiver, what, turn, *rest)
 
     monkeypatch.setattr(OwnerHalf, "count", lose)
     return lost
@@ -284,7 +288,7 @@ def test_recovery_sums_those_who_answer(seal: Any, monkeypatch: pytest.MonkeyPat
     assert len(lost) == 1  # how far codes reach is then asked of the others only
     plain = train(method, seal, test=None, valid=0.0, rounds=3)
     turn = cn.Turn(3, whole.schedule.batch_of(3))
-    plain.parties.channel.blinding = None
+    plain.parties.blinding = None
     o = [reply.o for reply in plain.parties.ask(method.logits, turn)]
     exact = not isinstance(seal, list)
     for run, members in ((whole, (0, 1, 2, 3)), (without, (0, 2, 3))):
@@ -348,16 +352,16 @@ def test_protected_labels_are_not_shown(seal: Any, method: Method, monkeypatch: 
 
     def hits(protection: Any) -> float:
         found: list[float] = []
-        inner = Channel.broadcast
+        inner = OwnerHalf.seal
 
-        def spy(self: OwnerHalf, message: Any, *, turn: cn.Turn, **rest: Any) -> Any:
+        def spy(self: OwnerHalf, message: Any, parties: Any, step: str, turn: cn.Turn) -> Any:
             guess = message[0].argmin(-1) if method.name == "fdml" else message[0].argmax(-1)
             found.append(float((guess == federation()[0].labels[turn.rows]).float().mean()))
-            return inner(self, message, turn=turn, **rest)
+            return inner(self, message, parties, step, turn)
 
-        monkeypatch.setattr(Channel, "broadcast", spy)
+        monkeypatch.setattr(OwnerHalf, "seal", spy)
         train(method, protection)
-        monkeypatch.setattr(Channel, "broadcast", inner)
+        monkeypatch.setattr(OwnerHalf, "seal", inner)
         return float(np.mean(found))
 
     assert hits(None) > 0.9

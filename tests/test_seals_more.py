@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from colonnade.wire.channel import Channel
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -21,21 +20,19 @@ from colonnade.errors import AwayError, ConfigError, MessageError, PrivacyError,
 from colonnade.methods.steps import Embedding, Gradient, Logits, follow, slope, with_head
 from colonnade.run import model as trained
 from colonnade.seal import key_agreement as keys
-from colonnade.seal import make_seals
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
 from colonnade.seal.seal_end import _decoded as decoded
 from colonnade.wire.owner_half import OwnerHalf
+from joined import Joined
 from test_seals import BLINDABLE, J, everything, federation, losses_of, train
 
 RECOVER = cn.Blind(recover=True)
 QUIET: dict[str, Any] = {"test": None, "valid": 0.0}
 
 
-def channel(seal: Any, wire: bool = False) -> Channel:
-    made = Channel(wire=wire, seals=make_seals(seal), parties=["a", "b"])
-    made.know("train", federation()[1])
-    return made
+def joined_by(seal: Any) -> Joined:
+    return Joined(["a", "b"], federation()[1], seal)
 
 
 def turn(number: int = 0, rows: int = 16, purpose: str = "train") -> cn.Turn:
@@ -54,12 +51,12 @@ def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, t
     carry = OwnerHalf.count
 
     def carry_or_not(
-        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, purpose: str = ""
+        self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, now: cn.Turn, *rest: Any
     ) -> Any:
         if who in (sender, receiver) and what == step and now.round == at and len(lost) < times:
             lost.append(what)
             raise AwayError(f"{who} did not answer")
-        return carry(self, fields, sender, receiver, what, now, purpose)
+        return carry(self, fields, sender, receiver, what, now, *rest)
 
     monkeypatch.setattr(OwnerHalf, "count", carry_or_not)
     return lost
@@ -69,7 +66,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, who: str, step: str, *, at: int = 3, t
 
 
 def test_what_one_party_is_owed_never_reaches_another() -> None:
-    joined = channel(cn.TopK(0.5, feedback=True))
+    joined = joined_by(cn.TopK(0.5, feedback=True))
     joined.to_party(Gradient(torch.tensor([[5.0, 4.0]])), party="a", step="follow", turn=turn(rows=1))
     came = joined.to_party(Gradient(torch.tensor([[0.0, 1.0]])), party="b", step="follow", turn=turn(rows=1))
     assert came.slope.tolist() == [[0.0, 1.0]]
@@ -94,7 +91,7 @@ def test_weights_are_not_compressed_otherwise() -> None:
 
 @pytest.mark.parametrize("size", [0.2, 0.01, 1e-4])
 def test_a_blinded_scale_follows_small_values(size: float) -> None:
-    joined, rows = channel([cn.Blind(), cn.Bits(4)]), torch.full((16, 3), size)
+    joined, rows = joined_by([cn.Blind(), cn.Bits(4)]), torch.full((16, 3), size)
     for number in range(20):
         total = joined.sum({p: Logits(rows) for p in "ab"}, step="logits", turn=turn(number)).o
     assert float((total - 2 * size).abs().max()) < size
@@ -102,7 +99,7 @@ def test_a_blinded_scale_follows_small_values(size: float) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
 def test_a_blinded_scale_follows_large_values(size: float) -> None:
-    joined, rows = channel([cn.Blind(), cn.Bits(4)]), torch.full((16, 3), size)
+    joined, rows = joined_by([cn.Blind(), cn.Bits(4)]), torch.full((16, 3), size)
     for number in range(20):
         total = joined.sum({p: Logits(rows) for p in "ab"}, step="logits", turn=turn(number)).o
     assert float((total - 2 * size).abs().max()) < size
@@ -110,7 +107,7 @@ def test_a_blinded_scale_follows_large_values(size: float) -> None:
 
 @pytest.mark.parametrize("codec", [cn.TopK(0.2, feedback=True), cn.Bits(2, feedback=True)], ids=repr)
 def test_feedback_does_not_spoil_what_stays_the_same(codec: Any) -> None:
-    joined, h = channel(codec), torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
+    joined, h = joined_by(codec), torch.randn(16, 20, generator=torch.Generator().manual_seed(0))
     errors = [
         float((joined.to_owner(Embedding(h), party="a", step="embed", turn=turn(number)).h - h).norm())
         for number in range(20)
@@ -119,9 +116,9 @@ def test_feedback_does_not_spoil_what_stays_the_same(codec: Any) -> None:
 
 
 def test_feedback_is_for_training_messages_only() -> None:
-    joined, values = channel(cn.TopK(0.5, feedback=True)), torch.randn(16, 4)
+    joined, values = joined_by(cn.TopK(0.5, feedback=True)), torch.randn(16, 4)
     came = joined.to_owner(Logits(values), party="a", step="logits", turn=turn(purpose="evaluate"))
-    assert torch.equal(came.o, values) and not joined.end("a").memory
+    assert torch.equal(came.o, values) and not joined.ends["a"].memory
 
 
 @pytest.mark.parametrize("scale", [3e38, 1e39, 10**400], ids=["sum", "value", "python"])
@@ -132,12 +129,12 @@ def test_a_scale_that_float32_cannot_hold_is_refused(scale: float) -> None:
 
 @pytest.mark.parametrize(("values", "scale"), [(3e38, "tensor"), (1e5, "row")])
 def test_finite_values_arrive_or_are_refused(values: float, scale: str) -> None:
-    joined, sent = channel(cn.Bits(8, scale)), torch.tensor([[values, -values]])
+    joined, sent = joined_by(cn.Bits(8, scale)), torch.tensor([[values, -values]])
     try:
         came = joined.to_owner(Logits(sent), party="a", step="logits", turn=turn(rows=1)).o
     except SealError:
         return
-    assert joined.end("a").clipped or torch.allclose(came, sent, rtol=0.02)
+    assert joined.ends["a"].clipped or torch.allclose(came, sent, rtol=0.02)
 
 
 def test_topk_keeps_its_share_and_no_more() -> None:
@@ -165,7 +162,7 @@ def test_odd_shapes_survive(shape: tuple[int, ...], codec: Any) -> None:
 )
 def test_a_sealed_message_keeps_its_kind_of_number(seal: Any) -> None:
     rows = Logits(torch.randn(16, 3, dtype=torch.float64))
-    assert channel(seal).sum(dict.fromkeys("ab", rows), step="logits", turn=turn()).o.dtype == torch.float64
+    assert joined_by(seal).sum(dict.fromkeys("ab", rows), step="logits", turn=turn()).o.dtype == torch.float64
 
 
 TOPK = cn.TopK(0.5).encode("h", torch.randn(2, 6), torch.rand)
@@ -196,7 +193,7 @@ def test_what_was_simulated_can_be_deployed() -> None:
     many = NamedTuple("many", [(f"h_{k}", Tensor) for k in range(11)])  # type: ignore[misc]
     message = many(*[torch.randn(4, 2)] * 11)
     with pytest.raises(MessageError):  # as with wire=True: 33 tensors
-        channel(cn.Bits(4)).to_owner(message, party="a", step="say", turn=turn(rows=4))
+        joined_by(cn.Bits(4)).to_owner(message, party="a", step="say", turn=turn(rows=4))
 
 
 @pytest.mark.parametrize(("batch", "runtime"), [(1, "bytes"), (19, "fused")])

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from colonnade.wire.channel import Channel
 
 import colonnade as cn
 from colonnade.errors import ConfigError, MessageError, SealError, TableError
 from colonnade.selection.distances import Distances, Ranks, Steps
 from colonnade.wire.owner_half import OwnerHalf
+from colonnade.wire.party_half import PartyHalf
 
 COPIES = {"copy of 3": "party 3", "copy of 6": "party 6"}
 SMALL = {"queries": 40, "rows": 150}
@@ -37,7 +37,7 @@ def small(owner="labels", rows=200, parties=4):
 
 @pytest.fixture
 def travelled(monkeypatch):
-    """Everything that goes through a channel: (sender, receiver, step, tensors)."""
+    """Everything that travels: (sender, receiver, step, tensors)."""
     seen = []
     carry = OwnerHalf.count
 
@@ -202,14 +202,14 @@ def test_under_blind_sums_go_to_the_helper_and_orders_to_the_owner(by, owner, tr
 def test_the_owner_reads_no_distance_and_the_helper_no_label_and_no_row(travelled, monkeypatch):
     """What the helper opens is recorded: stretched, shuffled, and the same rows never in the same order."""
     opened = []
-    total = Channel._blinded_sum
+    total = OwnerHalf.open_sum
 
     def spy(self, *rest):
         found = total(self, *rest)
         opened.append(found.squared)
         return found
 
-    monkeypatch.setattr(Channel, "_blinded_sum", spy)
+    monkeypatch.setattr(OwnerHalf, "open_sum", spy)
     tables = small()
     labels = tables[0].labels
     selection = cn.select(tables, count=3, seal=cn.Blind(), **SMALL)
@@ -241,8 +241,8 @@ def test_sums_of_two_groups_cannot_be_subtracted_as_they_stand(travelled, monkey
     cn.select(small(), **SMALL)
     own = [fields["squared"] for _, _, step, fields in travelled if step == "distances"]
     opened = []
-    total = Channel._blinded_sum
-    monkeypatch.setattr(Channel, "_blinded_sum", lambda *rest: opened.append(total(*rest)) or opened[-1])
+    total = OwnerHalf.open_sum
+    monkeypatch.setattr(OwnerHalf, "open_sum", lambda *rest: opened.append(total(*rest)) or opened[-1])
     cn.select(small(), count=3, seal=cn.Blind(), **SMALL)
     one, two, *_ = (found.squared for found in opened)
     known = torch.stack([own[a] - own[b] for a in range(4) for b in range(4) if a != b] + own).flatten(1)
@@ -319,12 +319,11 @@ def test_a_party_that_answers_wrongly_is_named(change, told, seal, monkeypatch):
 
 
 def test_a_helper_that_answers_wrongly_is_named(monkeypatch):
-    honest = Channel.to_owner
+    honest = PartyHalf.say
 
-    def lie(self, message, *, party, **rest):
-        wrong = Ranks(message.nearer + 500) if party == "helper" else message
-        return honest(self, wrong, party=party, **rest)
+    def lie(self, reply, *rest):
+        return honest(self, Ranks(reply.nearer + 500) if self.name == "helper" else reply, *rest)
 
-    monkeypatch.setattr(Channel, "to_owner", lie)
+    monkeypatch.setattr(PartyHalf, "say", lie)
     with pytest.raises(MessageError, match=r"helper .* answered ranks from 500 to"):
         cn.select(small(), seal=cn.Blind(), **SMALL)

@@ -11,13 +11,14 @@ import torch
 import colonnade as cn
 from colonnade.core.step import check_step, steps_of
 from colonnade.errors import ConfigError
-from colonnade.runtime.label_owners import LabelOwners
-from colonnade.runtime.parties import InProcess
+from colonnade.runtime.backend import Call
+from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.schema import kinds_of
 from colonnade.tables.align import align_steps as alignment
 from colonnade.wire.message import Envelope, encode
+from letters import stamp
 from test_contract import CASES, Case, federation, train
 
 OWNERS_STEPS = {
@@ -41,16 +42,15 @@ def test_every_step_is_a_partys_or_an_owners() -> None:
 @pytest.mark.parametrize("name", OWNERS_STEPS)
 def test_a_party_refuses_every_step_of_owners(name: str) -> None:
     """With a message that fits, so that nothing but the mark keeps the step from running; and nothing has moved."""
-    remote: Any = train(FIRST[name], "apart", rounds=2).parties
-    party = remote.lines.parties["party 2"]
+    backend: Any = train(FIRST[name], "apart", rounds=2).parties.backend
+    party = backend.transport.parties["party 2"]
     leader, served = next(iter(party.spec.leaders)), ", ".join(type(FIRST[name].method).steps()) or "none"
     before, notes = party.states(), repr(party.group.scratch)
     for step in OWNERS_STEPS[name]:
         letter = replace(
-            remote.stamp,
+            stamp(backend, party),
             step=step,
             leader=leader,
-            session=party.spec.session,
             sequence=party._last[0] + 1,
             purpose="train",
             table="train",
@@ -71,15 +71,15 @@ def test_party_steps_are_what_parties_are_asked_for(monkeypatch: pytest.MonkeyPa
     """A step that only the owner's own side is ever asked for must not be one that parties serve."""
     asked: dict[str, set[str]] = {name: set() for name in METHODS}
     current = ""
-    chosen = InProcess._chosen
+    call = AllParties._call
 
-    def spy(self: InProcess, step: Callable[..., Any], to: Any) -> list[int]:
-        found = chosen(self, step, to)
-        if not isinstance(self, LabelOwners) and set(found) - self.at_home:
+    def spy(self: AllParties, step: Callable[..., Any], *rest: Any) -> Call:
+        found = call(self, step, *rest)
+        if self.runs_at == "party" and set(found.chosen) - self.home:
             asked[current].add(step.__name__)
         return found
 
-    monkeypatch.setattr(InProcess, "_chosen", spy)
+    monkeypatch.setattr(AllParties, "_call", spy)
     for case in CASES:
         current = case.method.name
         run = train(case, "loop", rounds=6)

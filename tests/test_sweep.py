@@ -108,7 +108,7 @@ def test_failing_points_are_told_and_the_others_go_on(tmp_path: Path, monkeypatc
         raise MemoryError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "found_at", broken)
+        patch.setattr(sweeping, "result_at", broken)
         only = sweep(tmp_path, {"lr": [0.2]})
     assert only.rows == [{"lr": 0.2, "error": "MemoryError: no room"}]
     with pytest.raises(ConfigError, match="all points of this sweep failed, so none is the best; the first: Memory"):

@@ -21,6 +21,7 @@ from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import train_job
 from colonnade.report import read_summary, write_report
 from colonnade.run.training import Run, Settings
+from colonnade.runtime.plan import Plan
 
 GEN = torch.Generator().manual_seed(0)
 O = torch.randn(20, 3, generator=GEN, dtype=torch.float64)  # noqa: E741 - as in the methods
@@ -254,7 +255,7 @@ def test_a_round_of_vimadmm_on_values_in_closed_form(runtime: str) -> None:
         return torch.nn.Linear(shape[0], width, bias=False)
 
     tables, settings = cn.split(x, y, 2), Settings(1, n, 0, runtime, 0.0, "epoch", 1, None, 1, task="values")
-    run = Run(tables, method, settings, [linear] * 2, [method.party_optimizer] * 2)
+    run = Run(tables, Plan(method, settings, (linear,) * 2, (method.party_optimizer,) * 2))
     before = run.model.states()
     run.fit()
     after, rows = run.model.states(), run.schedule.batch_of(0).numpy()

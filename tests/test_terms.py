@@ -15,9 +15,10 @@ import test_contract
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
-from colonnade.run.plan_checks import make_plan, outline_of
+from colonnade.run.plan_checks import outline_of
 from colonnade.run.rehearsal import rehearse_tables
 from near import Sides, make_sides
+from plans import plan_for
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -43,11 +44,10 @@ def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_c
     wide = {"embedding": 300} | ({"hidden": 500} if hasattr(case.method, "hidden") else {})
     for method in (case.method, replace(case.method, **wide)):
         tables = test_contract.tables_of(case)
-        what = make_plan(tables, method, rounds=3, batch=16, runtime="loop", **case.options)
-        models, optimizers = what.models, what.optimizers
-        due = rehearse_tables(tables, what.method, what.settings, models, optimizers).to_json()
+        what = plan_for(tables, method, rounds=3, batch=16, runtime="loop", **case.options)
+        due = rehearse_tables(tables, what).to_json()
         outline = {**outline_of(tables), "outputs": test_contract.CLASSES}
-        found = rehearse_small(outline, what.method, what.settings, optimizers)
+        found = rehearse_small(outline, what)
         owner = tables[0].name
         assert found == json.loads(json.dumps(without_owner(due, owner)))
 

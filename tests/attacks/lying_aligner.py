@@ -56,7 +56,7 @@ class Liar(AlignmentParty):
         whose = int(wanted.whose)
         if whose == 0:
             return self._boxed(self.terms.after(0, 0), self.own(), POINTS, 0, 0)
-        came = split(self._came[whose][0].numpy().tobytes())
+        came = split(self._received[whose][0].numpy().tobytes())
         self.saw += came
         return self._boxed(self.terms.after(whose, 0), self.foreign(came), POINTS, whose, 0)
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from colonnade.federation.certificates import make_keys
-from colonnade.federation.job_papers import read_owner_paper, read_party_paper
-from colonnade.federation.job_parts import seat_of, stand_in
+from colonnade.federation.job_parts import party_spec, stand_in
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_session import PartySession
+from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.seal import Seal
@@ -50,9 +50,9 @@ class Job:
     """One job of the two, with the owner's side of every message that the laboratory sent in training."""
 
     def __init__(self, companies: Path, place: Path, *, rounds: int = 1, seals: Sequence[Seal] = ()) -> None:
-        paper = read_owner_paper(companies / "clinic" / "job.toml")
+        paper = read_owner_file(companies / "clinic" / "job.toml")
         how = replace(paper.job, train=replace(paper.job.train, epochs=None, rounds=rounds), seals=tuple(seals))
-        self.guest = PartySession(read_party_paper(companies / "lab" / "party.toml"), place / "lab")
+        self.guest = PartySession(read_party_file(companies / "lab" / "party.toml"), place / "lab")
         self.heard: list[dict[str, Tensor]] = []
         listener: Any = Near({"lab": self.guest}, {"lab": self._hear})
         self.host = OwnerProcess(replace(paper, job=how), place / "clinic", listener=listener)
@@ -75,9 +75,9 @@ class Job:
 
     def rebuilt(self, secret: bytes | None = None) -> PartyServer:
         """The laboratory as anybody can build it from terms and plan; a control has its secret, too."""
-        plan = self.host._plan
+        plan = self.host.session.handshake.plan
         table = stand_in(plan, "lab")
-        seat = seat_of(self.host.terms, plan, "lab", Identity.new(), table, table)
+        seat = party_spec(self.host.terms, plan, "lab", Identity.new(), table, table)
         return PartyServer(replace(seat, secret=secret))
 
 

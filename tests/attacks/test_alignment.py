@@ -16,7 +16,7 @@ import torch
 from lying_aligner import KeyPerId, ManyTimes, brought_round, of, people, seated, split
 
 from colonnade.errors import ColonnadeError, PrivacyError, SealError
-from colonnade.federation import owner_process as hosts
+from colonnade.federation import owner_alignment
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align import box as boxes
 from colonnade.tables.align.align_messages import AlignVerdict, Box
@@ -178,7 +178,7 @@ def test_a_lying_host_gets_nothing_from_guests(tmp_path: Path, monkeypatch: pyte
         liars.append(KeyPerId(*given))
         return liars[-1]
 
-    monkeypatch.setattr(hosts, "AlignmentParty", lying)
+    monkeypatch.setattr(owner_alignment, "AlignmentParty", lying)
     sides = Sides(tmp_path)
     host = sides.host(align="minimum = 30")
     with pytest.raises(SealError, match="the ids of 'mill' came back otherwise the second time, so one of owner, shop"):

@@ -43,7 +43,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
     sides.write_parties("layers = 0")  # for apfed, whose messages are linear in the columns
     host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
     host.gather()
-    run, _ = host._with_all(host._ready)
+    run, _ = host.session.with_all(host._ready)
     states = {run.model.sides.names.get(side, side): state for side, state in run.model.states().items()}
     for name in PARTIES:
         party = sides.guests[name].server
@@ -55,7 +55,7 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
 @pytest.mark.parametrize("method", cn.methods())
 def test_no_side_has_the_weights_of_another_job(method: str, papers: Path, tmp_path: Path) -> None:
     (one, host), (other, again) = (first_states(papers, tmp_path / place, method) for place in ("one", "other"))
-    assert (host.terms, host._plan) == (again.terms, again._plan)
+    assert host.terms == again.terms and host.session.handshake.plan == again.session.handshake.plan
     drawn = [name for name, value in one.items() if value.is_floating_point() and len(value.unique()) > 1]
     assert {*PARTIES, "bank"} <= {name.partition("/")[0] for name in drawn}
     assert [name for name in drawn if torch.equal(one[name], other[name])] == []

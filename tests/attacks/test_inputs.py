@@ -24,9 +24,9 @@ from colonnade.cli import app
 from colonnade.data.catalog import CATALOG
 from colonnade.disk.small_files import read_json
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError, FolderError, ModelError
-from colonnade.federation.job_papers import _read_terms
 from colonnade.federation.prediction import Unfinished
 from colonnade.federation.public_keys import read_public
+from colonnade.federation.side_files import _read_terms
 from colonnade.report.watch_page import Followed
 from colonnade.store.checkpoint import _digest
 

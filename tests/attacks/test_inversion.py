@@ -44,7 +44,7 @@ def test_columns_cannot_be_read_from_the_first_embeddings(job: Job) -> None:
 
 def test_the_secret_is_in_nothing_that_both_signed(job: Job) -> None:
     own = job.victim.spec.secret
-    assert own is not None and own != job.host.desk.secret
+    assert own is not None and own != job.host.session.folder.secret
     for file in (job.host.folder).rglob("*"):
         if file.is_file():
             assert own not in file.read_bytes() and own.hex().encode() not in file.read_bytes(), file

@@ -59,7 +59,7 @@ def first_embeddings(sides: Sides, more: str) -> tuple[Tensor, Tensor]:
         return reply
 
     run(sides, spoil={"shop": look}, more=more)
-    tables = sides.guests["shop"]._tables
+    tables = sides.guests["shop"].handshake._tables
     assert tables is not None
     table = tables[0]
     return seen[0], table.draw(Schedule(table.rows, 16, 0, 0.0).batch_of(0))
@@ -113,7 +113,7 @@ class Asking:
         host = sides.host(more=more, train="rounds = 5")
         try:
             host.gather()
-            run, _ = host._with_all(host._ready)
+            run, _ = host.session.with_all(host._ready)
         except ManifestError:
             host.close()
             raise
@@ -127,7 +127,7 @@ class Asking:
             slope = (spread * torch.randn(h.shape, generator=draw) - push) / len(h)
             self._ask("follow", "train", "train", number % 5, {"slope": slope})
             seen.append(self._embed("evaluate", "test"))
-        tables = self.sides.guests["shop"]._tables
+        tables = self.sides.guests["shop"].handshake._tables
         assert tables is not None
         return torch.cat(seen, dim=1), tables[1].draw(torch.arange(tables[1].rows))
 

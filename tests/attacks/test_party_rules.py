@@ -29,10 +29,9 @@ from colonnade.errors import (
     TableError,
     TrainingError,
 )
-from colonnade.federation import job_folders, protocol
-from colonnade.federation import party_session as guests
+from colonnade.federation import job_folders, party_handshake, party_job, protocol
 from colonnade.federation.certificates import read_identity
-from colonnade.federation.handshake import answered, say
+from colonnade.federation.handshake import answer_in, word_packet
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_counts import OpenRows, Runs
 from colonnade.federation.party_session import PartySession
@@ -111,7 +110,7 @@ class Liar:
         self.say("hello", {"incarnation": bytes(16).hex()})
 
     def say(self, word: str, facts: dict[str, Any]) -> dict[str, Any]:
-        return answered(self.guest.serve(say(word, facts)), "shop")
+        return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def tell_terms(self, terms: dict[str, Any], run: bytes = bytes(16)) -> dict[str, Any]:
         signature = sign(self.paper.keys.identity, "terms", terms).hex()
@@ -130,7 +129,7 @@ class Liar:
 
 def said_at(guest: PartySession, word: str) -> str:
     """The refusal of a word or a letter in which nothing is right."""
-    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else say(word, {})
+    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else write_packet(word_packet(word, {}))
     reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], guest.name))
@@ -204,7 +203,7 @@ def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParty]:
     files = [str(sides.folder / "bank" / "table.csv")]
     host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
     host.gather()
-    run, _ = host._with_all(host._scored)
+    run, _ = host.session.with_all(host._scored)
     return host, shop_of(run)
 
 
@@ -237,7 +236,7 @@ def test_the_control_a_prediction_without_a_scope_rewrites_the_model(
     lead(sides.host())
     sides.restart()
     before = shop_states(sides)
-    monkeypatch.setattr(guests, "PREDICTION", ANYTHING)
+    monkeypatch.setattr(party_job, "PREDICTION", ANYTHING)
     host, shop = predicting(sides)
     needed = PartyServer.states(sides.guests["shop"].server)  # type: ignore[arg-type]
     assert needed
@@ -372,8 +371,9 @@ def test_more_alignments_bring_no_more_rows(sides: Sides, monkeypatch: pytest.Mo
 class Unbegun(OwnerProcess):
     """An owner that has a plan signed and does not begin."""
 
-    def _tell_plan(self, party: str) -> None:
-        raise TrainingError("enough.")
+    def __init__(self, *about: Any, **more: Any) -> None:
+        super().__init__(*about, **more)
+        self.session.handshake._say_begin = leave  # type: ignore[method-assign]
 
 
 def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
@@ -386,9 +386,8 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         lead(small := sides.host(Unbegun))
 
     class Again(OwnerProcess):
-        def _sign_plans(self) -> None:
-            self._plan = small._plan
-            super()._sign_plans()
+        def _planned(self, *about: Any) -> dict[str, Any]:
+            return small.session.handshake.plan
 
     def align_more() -> int:
         owner_has(sides, range(40))
@@ -396,7 +395,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
         host = sides.host(Again)
         try:
             host.gather()
-            host._with_all(host._ready)
+            host.session.with_all(host._ready)
         finally:
             host.close()
         server = sides.guests["shop"].server
@@ -405,7 +404,7 @@ def test_a_plan_that_was_checked_is_checked_again_with_other_rows(
 
     with pytest.raises(ManifestError, match=r"the plan says \[20, \[3\]\] of the rows of 'shop', which has \[32"):
         align_more()
-    monkeypatch.setattr(guests, "check_plan", lambda *_: None)  # the control
+    monkeypatch.setattr(party_handshake, "check_plan", lambda *_: None)  # the control
     assert align_more() == 32
 
 
@@ -424,7 +423,7 @@ def test_alignments_with_few_ids_do_not_tell_who_has_the_same_category(
         host = sides.host(Unbegun, more="[prepare]\ntest = 0.0")
         with suppress(ConfigError):  # batches are larger than that
             lead(host)
-        return int(host._shapes["shop"]["shape"][0])
+        return int(host.session.shape_of("shop")["shape"][0])
 
     assert inputs(0, 3, 6) == 3  # one category among them, which is none
     with pytest.raises(ManifestError, match="keeps its rows"):
@@ -473,7 +472,7 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
     assert spent_by_shop(sides) == trained + 1, "an honest prediction works, and is counted with the training"
     assert ask_on(shop, 400) == GRANTED - trained - 1
     assert spent_by_shop(sides) == GRANTED
-    host.end.tell(PARTIES)
+    host.session.end.tell(PARTIES)
     host.unfinished.finish()
     host.close()
     sides.restart()
@@ -482,7 +481,7 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
 
 
 def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guests, "read_spent", lambda *_: None)
+    monkeypatch.setattr(party_job, "read_spent", lambda *_: None)
     monkeypatch.setattr(PartyServer, "take_up", lambda _: None)
     monkeypatch.setattr(PartyServer, "_back", lambda *_: None)
     lead(sides.host(more=NOISE))
@@ -491,7 +490,7 @@ def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monke
         sides.restart()
         host, shop = predicting(sides, more=NOISE)
         answered_in_all += ask_on(shop, 400)
-        host.end.tell(PARTIES)
+        host.session.end.tell(PARTIES)
         host.unfinished.finish()
         host.close()
     assert answered_in_all > GRANTED
@@ -576,7 +575,7 @@ def test_an_unexpected_error_is_a_refusal_without_its_words(
     assert not any("\x1b" in one.getMessage() or "\n" in one.getMessage() for one in caplog.records)
     sides.restart()
     new_owner_folder(sides)
-    monkeypatch.setattr(guests, "check_plan", broken)
+    monkeypatch.setattr(party_handshake, "check_plan", broken)
     with pytest.raises(MessageError, match="'shop' refused: 'plan' lacks something") as caught:
         lead(sides.host())
     assert "4711" not in str(caught.value)
@@ -641,4 +640,12 @@ def test_what_blinded_terms_say_of_values_that_are_not_summed(sides: Sides) -> N
     """The owner of vfedmh reads every party's logits, whatever the seal."""
     blind = {"method": "vfedmh", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
     told = " ".join(terms_of(sides.owner_paper(**blind))["learns"])
-    assert "only the sum of all parties' embeddings (only their sum is used), and every party's logits of its" in told
+    assert "learns only the sum of all parties' embeddings of each round's rows." in told
+    assert "reads every party's logits, one by one, in step 'decide'." in told
+
+
+def test_what_terms_say_of_sums_does_not_hang_on_the_wording(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    paper = sides.owner_paper(method="vfedmh", federation='labels = "shown"', more='[[seal]]\nkind = "blind"')
+    due = terms_of(paper)["learns"]
+    monkeypatch.setattr(type(paper.job.method), "party_sends", "embeddings and logits (only their sum is used)")
+    assert terms_of(paper)["learns"] == due

@@ -16,7 +16,7 @@ from colonnade.errors import LinkError
 from colonnade.federation import port_gate as gates
 from colonnade.federation.certificates import Credentials, make_keys, read_credentials
 from colonnade.federation.listener import Listener
-from colonnade.federation.party_connection import Dialled, dial
+from colonnade.federation.party_connection import PartyConnection, dial
 from colonnade.federation.port_gate import Gate
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def mine(made: Path, name: str) -> Credentials:
     return read_credentials(*(made / name / f"{one}.pem" for one in ("cert", "key", "ca")))
 
 
-def called(made: Path, port: int, name: str) -> Dialled:
+def called(made: Path, port: int, name: str) -> PartyConnection:
     return dial(f"{HOST}:{port}", mine(made, name), seconds=8.0)
 
 

@@ -66,5 +66,7 @@ def test_label_noise_cannot_be_predicted(seal: cn.Seal, companies: Path, tmp_pat
     job = trained(companies, tmp_path, seal)
     seed, labels = job.run.settings.seed, job.run.owner.tables["train"]
     soft = job.run.owner.soft
-    found = [seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.desk.secret)]
+    found = [
+        seal.protect(labels, 2, Randomness(seed, key).key("labels")) for key in (None, job.host.session.folder.secret)
+    ]
     assert not torch.equal(soft, found[0]) and torch.equal(soft, found[1])

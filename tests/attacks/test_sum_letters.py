@@ -19,7 +19,7 @@ from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.schema import Schema
 from colonnade.seal.blind_party import BlindParty, tensor_name
 from colonnade.seal.key_agreement import Ticket
-from colonnade.seal.recover_owner import RecoverableSum
+from colonnade.seal.recover_owner import RecoverableSum, SumSession, SumTicket
 from colonnade.seal.sum_book import SumRules
 
 STRICT = SumRules(changes=0)
@@ -71,8 +71,8 @@ def opened(owner: LyingOwner, turn: dict[str, Any], order: str) -> np.ndarray:
     ticket = said._replace(tensor=tensor_name(task.meaning, "o", "weight"))
     ends = {name: Swapping(end, order * (name == owner.victim)) for name, end in owner.blinding.ends.items()}
     keys, roster, ring = owner.blinding.manifest, owner.blinding._roster, task.expected["o"].ring
-    one = RecoverableSum(ends, keys, roster, said, ticket, ring, "owner", lambda fields, *_: fields)
-    return one.run()[0]
+    session = SumSession(ends, keys, roster, "owner")
+    return RecoverableSum(session, SumTicket(said, ticket, ring), lambda fields, *_: fields).run()[0]
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])

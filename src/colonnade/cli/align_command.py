@@ -12,10 +12,10 @@ import typer
 from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import counted
 from colonnade.core.options import path_part
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job, read_job
 from colonnade.jobs.table_sections import Files, Progress
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.tables.align.alignment import who_learns
 from colonnade.tables.sheets import Sheet
 
@@ -60,20 +60,20 @@ def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
 
 
 def files_of_job(job: Job, path: Path) -> Files:
-    """The job's files, or the sentence that says that it has none."""
+    """The job's files, or an error if it has none."""
     if not isinstance(job.data, Files):
         raise ConfigError(f"{path} loads a named data set, whose rows are aligned; write a [[party]] for every file.")
     return job.data
 
 
 def who_learns_of(files: Files) -> tuple[str, ...]:
-    """Who will learn what from the alignment of a job's files."""
+    """What each side will learn from the alignment of a job's files."""
     return who_learns(files.align.mode or "psi", [party.name for party in files.parties])
 
 
 @contextmanager
 def aligning(sentences: Sequence[str], *, quiet: bool) -> Iterator[Progress | None]:
-    """Say who will learn what, then count the ids."""
+    """Print what each side will learn, then show the progress of masking ids."""
     if quiet:
         yield None
         return

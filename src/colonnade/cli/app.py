@@ -1,4 +1,4 @@
-"""The command itself, and the one place where a user's mistake becomes a sentence and an exit code."""
+"""The command itself, and the one place that turns Colonnade's errors into a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 
 
 class Verbs(TyperGroup):
-    """All verbs; whatever they raise on purpose ends here."""
+    """All verbs; it reports the errors that they raise on purpose."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
@@ -44,30 +44,30 @@ app = typer.Typer(
     epilog="Start with: colonnade demo",
     no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,  # a traceback is for our mistakes only, and then a plain one reports best
+    pretty_exceptions_enable=False,  # only bugs of ours show a traceback, and a plain one is best in a bug report
 )
 
 
-LONGEST_LINE = 4000  # characters of one sentence on a terminal, whoever wrote it
+LONGEST_LINE = 4000  # characters of one sentence on a terminal
 
 
 def say(first: str, rest: str, *, style: str) -> None:
-    """One line on stderr, never broken, its first word in colour."""
+    """Print one line to stderr, without line breaks, its first word in colour."""
     err.print(Text.assemble((first, style), " ", printable(rest, LONGEST_LINE)), soft_wrap=True)
 
 
 def echo(text: str) -> None:
-    """Lines on stdout in which no name of a file, a column or a class can steer the terminal."""
+    """Print lines to stdout; names of files, columns or classes in them cannot control the terminal."""
     typer.echo(clean(text))
 
 
 def remark(text: str) -> None:
-    """The same on stderr."""
+    """Print lines to stderr; names in them cannot control the terminal."""
     err.print(clean(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def clean(text: str) -> str:
-    r"""A text of several lines, each of them printable.
+    r"""A text of several lines, with "?" for characters that are not printable.
 
     >>> clean("one\n\x1b[2Jtwo")
     'one\n?[2Jtwo'
@@ -76,7 +76,7 @@ def clean(text: str) -> str:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """The one JSON object that a verb gives to machines."""
+    """Print the one JSON object of a verb, for other programs."""
     typer.echo(json.dumps(value, indent=2))
 
 

@@ -1,4 +1,4 @@
-"""``colonnade demo``: the whole story on data that come with scikit-learn, in under a minute."""
+"""``colonnade demo``: a complete example on data that come with scikit-learn, in under a minute."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from rich.table import Table
 from colonnade.cli.app import Json, app, out, print_json
 from colonnade.cli.progress import bars, follow
 from colonnade.data import load
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import FolderError
 from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.words import duration, percent, size, what_left, what_shows
 from colonnade.run.train import train
 from colonnade.seal import Bits, Blind, Seal
-from colonnade.store.run_folder import make_folder
 
 RUNS: dict[str, tuple[str, list[Seal]]] = {
     "vafl": ("vafl", []),
     "vimadmm": ("vimadmm", []),
     "vimadmm-j-sealed": ("vimadmm-j", [Blind(), Bits(4)]),
 }
-EPOCHS = 30  # what the slower method, VAFL, needs with its own defaults
+EPOCHS = 30  # enough for the slowest of the methods, VAFL, with its default options
 MADE_BY_A_RUN = {"checkpoints", "config.json", "history.csv", "ledger.csv"}
-LOOK_EVERY = 1  # rounds; so that "rounds until" is exact
+LOOK_EVERY = 1  # evaluate after every round, so that "rounds until" is exact
 
-# Seeds 0 to 4 gave 9x to 26x at 95 %, but 3.5x to 13x at 96 %: the table alone would promise too much.
+# Seeds 0 to 4 gave 9x to 26x at 95 %, but 3.5x to 13x at 96 %, so the table alone would promise too much.
 CAVEAT = "This is one seed on one data set: the ratio moves with the seed, and shrinks as the goal rises."
 
 
@@ -62,11 +62,11 @@ def _train_all(places: dict[str, Path]) -> None:
             method, seal = RUNS[name]
             on_round = follow(progress, name)
             run = train(rows, method, epochs=EPOCHS, seal=seal, test=test, evaluate_every=LOOK_EVERY, on_round=on_round)
-            run.save(place)  # once: a checkpoint at every look would take longer than the training
+            run.save(place)  # once, because a checkpoint at every evaluation would take longer than the training
 
 
 def _clear(place: Path) -> None:
-    """Remove what an earlier demo left, and nothing else."""
+    """Remove the files of an earlier demo, and nothing else."""
     if not place.exists():
         return
     try:
@@ -96,10 +96,10 @@ def _comparison(views: list[RunView]) -> dict[str, Any]:
 
 
 def _tell(views: list[RunView], folder: Path, page: Path) -> None:
-    found = _comparison(views)
-    goal = percent(found["goal"], 0)
+    comparison = _comparison(views)
+    goal = percent(comparison["goal"], 0)
     table = Table("run", "accuracy", f"rounds to {goal}", f"sent to {goal}", "ratio", "computing", box=None)
-    for run in found["runs"]:
+    for run in comparison["runs"]:
         table.add_row(
             run["name"],
             percent(run["metrics"]["accuracy"]),

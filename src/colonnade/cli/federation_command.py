@@ -19,12 +19,13 @@ from colonnade.core.options import path_part
 from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exit_codes import exit_of
 from colonnade.federation.job_folder import only_process_in
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper, read_party_paper
 from colonnade.federation.log_lines import log_to
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prediction import Prediction
 from colonnade.federation.prometheus import Metrics, MetricsServer
+from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import terms_of
 from colonnade.report import RunView
 from colonnade.report.local_server import in_background
@@ -55,8 +56,8 @@ def owner(
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
-        quiet = quiet or log_format == JSON  # whoever reads the log as JSON expects nothing else there
-        paper = read_owner_paper(job)
+        quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
+        paper = read_owner_file(job)
         if show_terms:
             print_json(terms_of(paper))
             return
@@ -96,14 +97,14 @@ def _predict(
 
 
 def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
-    """Train, with everybody's terms said first and progress shown after."""
+    """Train; print the terms of all sides first, and then show progress."""
     _gather(host, quiet=quiet)
     with bars(quiet=quiet) as shown:
         return host.train(follow(shown, method))
 
 
-def _gather(host: OwnerProcess, *, quiet: bool) -> None:
-    """Show who will learn what, and bring everybody to their common rows."""
+def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
+    """Print what each side will learn, and align the rows of all sides."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
     with aligning(tuple(host.terms["learns"]), quiet=quiet) as on_progress:
@@ -119,15 +120,15 @@ def party(
 ) -> None:
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
-        what = read_party_paper(paper)
+        what = read_party_file(paper)
         place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
         with only_process_in(place):
-            Attendance(what, place, metrics).attend()
+            PartyProcess(what, place, metrics).run()
 
 
 @contextmanager
 def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
-    """Logs, metrics, signals and the exit code of one side."""
+    """Set up the logs, metrics, signals and exit code of one side."""
     metrics = Metrics()
     with ending(metrics, as_json=log_format == JSON):
         log_to(log_format)
@@ -138,8 +139,8 @@ def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
 
 @contextmanager
 def ending(metrics: Metrics | None = None, *, as_json: bool = False) -> Iterator[None]:
-    """The sentence and the exit code for whatever ends a side."""
-    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as by Ctrl-C
+    """Print the sentence and set the exit code for the error that ends a side."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a service that is stopped ends as after Ctrl-C
     try:
         yield
     except (ColonnadeError, KeyboardInterrupt) as error:

@@ -13,8 +13,9 @@ from colonnade.cli.federation_command import LogFormat, ending
 from colonnade.cli.train_command import tell
 from colonnade.core.options import path_part
 from colonnade.errors import ConfigError
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper
 from colonnade.federation.log_lines import log_to
+from colonnade.federation.side_files import read_owner_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.flare.job import export
 from colonnade.flare.submit import Submission, session
 
@@ -35,7 +36,7 @@ def flare(
     """Train on NVIDIA FLARE: every party is a site, and the owner is at the server; follow it to its results."""
     with ending():
         log_to(log_format)
-        paper = read_owner_paper(job, tls=False)
+        paper = read_owner_file(job, tls=False)
         if (export_to is None) == (submit is None):
             raise ConfigError("give either --export DIR or --submit STARTUP_KIT, and not both.")
         if export_to is not None:

@@ -20,10 +20,10 @@ BRING_YOUR_OWN = (
 
 
 class _MakesByDefault(TyperGroup):
-    """``keys FOLDER ...`` means ``keys make FOLDER ...``; for a folder called as a verb is, write ./make."""
+    """``keys FOLDER ...`` means ``keys make FOLDER ...``; for a folder with the name of a verb, write ./make."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the verb in front where none is."""
+        """Add the verb ``make`` if there is none."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["make", *args]
         return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""``colonnade methods`` and ``colonnade data``: what there is to choose from."""
+"""``colonnade methods``, ``colonnade data`` and ``colonnade seals``: lists of the available ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
+from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal import SEALS
 
 
@@ -39,11 +40,11 @@ def methods(
 def data(json: Json = False) -> None:
     """List the data sets by name: size, licence, and whether they can be loaded here."""
     if json:
-        print_json({name: {**asdict(one), "available": one.available} for name, one in datasets().items()})
+        print_json({name: {**asdict(known), "available": known.available} for name, known in datasets().items()})
         return
     table = Table("name", "train", "test", "shape", "classes", "licence", "here?", box=None, padding=(0, 1, 0, 0))
-    for one in datasets().values():
-        table.add_row(*_row(one))
+    for dataset in datasets().values():
+        table.add_row(*_row(dataset))
     out.print(table)
     out.print("Train and test are rows; COLONNADE_DATA names the folder with the files.", style="dim")
 
@@ -53,11 +54,13 @@ def seals(json: Json = False) -> None:
     """List the seals that a message, or the labels, can be given on their way, with their options."""
     options = {kind: {field.name: field.default for field in fields(seal)} for kind, seal in SEALS.items()}
     if json:
-        print_json({kind: {"summary": _first_line(SEALS[kind]), "options": found} for kind, found in options.items()})
+        print_json(
+            {kind: {"summary": _first_line(SEALS[kind]), "options": defaults} for kind, defaults in options.items()}
+        )
         return
     table = Table("kind", "what it does", "options", box=None, padding=(0, 1, 0, 0))
-    for kind, found in options.items():
-        table.add_row(kind, _first_line(SEALS[kind]), ", ".join(f"{name}={value}" for name, value in found.items()))
+    for kind, defaults in options.items():
+        table.add_row(kind, _first_line(SEALS[kind]), ", ".join(f"{name}={value}" for name, value in defaults.items()))
     out.print(table)
     typer.echo('In a job file: [[seal]], then kind = "bits" and options, one section per seal.')
 
@@ -66,10 +69,10 @@ def _first_line(thing: object) -> str:
     return inspect.cleandoc(thing.__doc__ or "").splitlines()[0]
 
 
-def _row(one: Dataset) -> list[str]:
-    rows = [f"{count:,}" for count in one.rows]
-    shape = "x".join(map(str, one.shape))
-    return [one.name, *rows, shape, str(one.classes), one.licence, "yes" if one.available else "no"]
+def _row(dataset: Dataset) -> list[str]:
+    rows = [f"{count:,}" for count in dataset.rows]
+    shape = "x".join(map(str, dataset.shape))
+    return [dataset.name, *rows, shape, str(dataset.classes), dataset.licence, "yes" if dataset.available else "no"]
 
 
 def _facts(method: type[Method]) -> dict[str, Any]:
@@ -80,10 +83,17 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "owner_sends": method.owner_sends,
         "labels": method.labels,
         "can_be_blinded": method.sums,
+        "summed_steps": method.summed_steps,
         "needs_owner_columns": method.needs_owner_columns,
         "tasks": method.tasks,
         "options": {field.name: field.default for field in fields(method)},
     }
+
+
+def _blinding(method: type[Method]) -> str:
+    summed = in_words(replies(method, method.summed_steps).values())
+    singly = "".join(f"; it reads every party's {in_words([kind])} one by one" for kind in read_singly(method).values())
+    return f"With Blind the owner reads only the sum of all parties' {summed}{singly}."
 
 
 def _show_methods(known: list[type[Method]]) -> None:
@@ -101,6 +111,8 @@ def _show_method(method: type[Method]) -> None:
     if method.labels != "unsent":
         what = "shows the labels" if method.labels == "shown" else "lets parties infer labels"
         out.print(f"What the owner sends {what}.", style="yellow")
+    if method.summed_steps:
+        out.print(_blinding(method), highlight=False)
     table = Table("option", "default", box=None)
     for field in fields(method):
         table.add_row(field.name, str(field.default))

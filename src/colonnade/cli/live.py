@@ -1,6 +1,6 @@
-"""The live view of a run on stderr, ``--live``: how far, how fast, how good, and who sent how much.
+"""The live view of a run on stderr, ``--live``: its progress, speed, score, and the bytes of every party.
 
-On a screen it is drawn anew a few times a second; where there is none, every evaluation is a line.
+On a terminal it is redrawn a few times a second; elsewhere every evaluation prints a line.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from colonnade.report.words import duration, metric, size
 from colonnade.run.training import Run
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#%"
-WITHOUT_BLOCKS = {"dumb", "linux", "unknown", "vt100", "vt220"}  # terminals whose font lacks them
-NARROW = 60  # columns; below, one fact per line
+WITHOUT_BLOCKS = {"dumb", "linux", "unknown", "vt100", "vt220"}  # terminals whose font lacks block characters
+NARROW = 60  # columns; on a narrower terminal, one fact per line
 SPARK = 24  # columns
-SIZES = 24  # columns that two sizes take
-PERIOD, SLOWEST = 0.25, 2.0  # seconds between two drawings
-SHARE = 0.01  # of the time, at most, unless a drawing takes longer than SLOWEST allows
-COUNTED = ("train", "setup")  # the purposes that the history counts too
+SIZES = 24  # columns for two sizes
+PERIOD, SLOWEST = 0.25, 2.0  # least and most seconds between two drawings
+SHARE = 0.01  # the largest share of the time for drawing, unless that would need longer pauses than SLOWEST
+COUNTED = ("train", "setup")  # the purposes that the history counts, too
 
 Clock = Callable[[], float]
 
 
 @contextmanager
 def live(label: str, console: Console, clock: Clock = time.perf_counter) -> Iterator[Callable[[Run], None]]:
-    """The view of one run, moved by what this gives to ``on_round``."""
+    """The view of one run; the yielded function is to be called as ``on_round``."""
     if not console.is_terminal or console.is_dumb_terminal:
         yield LineView(console, clock)
         return
@@ -48,20 +48,20 @@ def live(label: str, console: Console, clock: Clock = time.perf_counter) -> Iter
 
 
 class Speed:
-    """Rounds per second over the last few looks."""
+    """Rounds per second over the last few calls."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque(maxlen=20)
 
     def __call__(self, now: float, round: int) -> float | None:
-        """The speed up to now; None before there is a second look."""
+        """The present speed; None at the first call."""
         self._looks.append((now, round))
         then, before = self._looks[0]
         return (round - before) / (now - then) if now > then else None
 
 
 class View:
-    """A picture on a terminal, drawn anew when it is due; between two drawings a round costs one look at the clock."""
+    """A picture on a terminal, redrawn from time to time; between drawings a round only reads the clock."""
 
     def __init__(self, label: str, console: Console, clock: Clock) -> None:
         self._label, self._console, self._clock = label, console, clock
@@ -81,7 +81,7 @@ class View:
         self._due = now + min(max(PERIOD, (after - now) / SHARE), SLOWEST)
 
     def stop(self) -> None:
-        """Draw the last state and leave it there; nothing if no round was seen."""
+        """Draw the last state and leave it on the terminal; nothing if there was no round."""
         if self._run is not None:
             self._draw(self._clock())
             self._live.stop()
@@ -94,7 +94,7 @@ class View:
 
 
 class LineView:
-    """A line per evaluation, for files, pipes and terminals that cannot go back."""
+    """A line per evaluation, for files, pipes and terminals that cannot move the cursor."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console, self._clock = console, clock
@@ -104,7 +104,9 @@ class LineView:
     def __call__(self, run: Run) -> None:
         """Print a line, if there is a new evaluation."""
         if self._told is None:
-            self._told = sum(row["round"] < run.round for row in run.history)  # what a resumed run knew before
+            self._told = sum(
+                row["round"] < run.round for row in run.history
+            )  # the evaluations before a resumed run began
             self._speed(self._clock(), run.round)
         if len(run.history) == self._told:
             return
@@ -114,7 +116,7 @@ class LineView:
 
 
 def picture(run: Run, label: str, console: Console, speed: float | None) -> RenderableType:
-    """All that is shown of a run, as wide and as high as the terminal allows."""
+    """The whole view of a run, in the size of the terminal."""
     spark = sparkline(_scores(run), min(SPARK, console.width), BLOCKS if _has_blocks(console) else PLAIN)
     top = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run.settings.rounds, completed=run.round, width=min(SPARK, console.width))
@@ -127,7 +129,7 @@ def picture(run: Run, label: str, console: Console, speed: float | None) -> Rend
 
 
 def facts_of(run: Run, speed: float | None) -> list[str]:
-    """How far, how fast, how good, how many bytes; what is not known yet is left out."""
+    """Progress, speed, score and bytes; facts that are not known yet are left out."""
     facts = [f"{run.round:,}/{run.settings.rounds:,} rounds"]
     if speed:
         facts += [f"{speed:.3g} rounds/s"]
@@ -142,7 +144,7 @@ def facts_of(run: Run, speed: float | None) -> list[str]:
 
 
 def sparkline(values: Sequence[float], width: int, levels: str = BLOCKS) -> str:
-    """Values as one line of signs, the last one always among them.
+    """Values as one line of characters; the last value is always shown.
 
     >>> sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8)
     '▁▂▃▄▅▆▇█'
@@ -150,15 +152,15 @@ def sparkline(values: Sequence[float], width: int, levels: str = BLOCKS) -> str:
     '%.'
     """
     count = min(len(values), width)
-    kept = [values[(number + 1) * len(values) // count - 1] for number in range(count)]
-    if not kept:
+    shown = [values[(number + 1) * len(values) // count - 1] for number in range(count)]
+    if not shown:
         return ""
-    low, span = min(kept), (max(kept) - min(kept)) or 1.0
-    return "".join(levels[round((value - low) / span * (len(levels) - 1))] for value in kept)
+    low, span = min(shown), (max(shown) - min(shown)) or 1.0
+    return "".join(levels[round((value - low) / span * (len(levels) - 1))] for value in shown)
 
 
 def _packed(facts: Sequence[str], width: int) -> list[str]:
-    """As many facts on a line as it has room for; on a narrow terminal one."""
+    """Lines with as many facts as fit; one per line on a narrow terminal."""
     lines = [facts[0]]
     for fact in facts[1:]:
         longer = f"{lines[-1]}   {fact}"
@@ -174,8 +176,8 @@ def _over(run: Run) -> bool:
 
 
 def _scores(run: Run) -> list[float]:
-    found = (score_in(row, run.task.score) for row in run.history)
-    return [score for score in found if score is not None and math.isfinite(score)]
+    scores = (score_in(row, run.task.score) for row in run.history)
+    return [score for score in scores if score is not None and math.isfinite(score)]
 
 
 def _has_blocks(console: Console) -> bool:
@@ -194,12 +196,12 @@ def _traffic(run: Run) -> list[tuple[str, int, int]]:
 
 
 def _printable(name: str) -> str:
-    """A name without what would steer the terminal; it may come from somebody else's file."""
+    """A name without control characters; it may come from another party's file."""
     return "".join(sign if sign.isprintable() else "?" for sign in name)
 
 
 def _parties(run: Run, room: int, widest: int) -> Table:
-    """What each party sent and received; those for whom there is no room as one."""
+    """The bytes that each party sent and received; parties that do not fit share one line."""
     each = _traffic(run)
     if len(each) > room:
         rest = each[room - 1 :]

@@ -57,10 +57,10 @@ def predict(
 
 
 def _by_name(files: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_party: dict[str, list[str]] = {}
     for entry in files:
         name, separator, path = entry.partition("=")
         if not (separator and name and path):
             raise ConfigError(f"{entry!r} came where NAME=FILE was expected; write, for instance, bank=new-bank.csv.")
-        found.setdefault(name, []).append(path)
-    return found
+        by_party.setdefault(name, []).append(path)
+    return by_party

@@ -11,12 +11,12 @@ from colonnade.cli.app import err
 from colonnade.report.words import metric, size
 from colonnade.run.training import Run
 
-NARROW = 80  # columns; below, a bar has no room for facts
+NARROW = 80  # columns; on a narrower terminal a bar has no room for facts
 
 
 @contextmanager
 def bars(*, quiet: bool = False) -> Iterator[Progress]:
-    """A place for bars, which appears with the first of them."""
+    """An area for progress bars, which appears with the first of them."""
     narrow = err.width < NARROW
     progress = Progress(
         TextColumn("{task.description}"),
@@ -30,16 +30,16 @@ def bars(*, quiet: bool = False) -> Iterator[Progress]:
     try:
         yield progress
     finally:
-        if progress.live.is_started:  # else stopping would still print an empty line
+        if progress.live.is_started:  # otherwise stopping would print an empty line
             progress.stop()
 
 
 def follow(progress: Progress, label: str) -> Callable[[Run], None]:
-    """A bar for one run, moved by what this gives to ``on_round``."""
+    """A bar for one run; the returned function is to be called as ``on_round``."""
     tasks: list[TaskID] = []
 
     def on_round(run: Run) -> None:
-        if not tasks:  # only now is it known where the run starts and ends
+        if not tasks:  # only now it is known where the run starts and ends
             progress.start()
             tasks.append(
                 progress.add_task(label, total=run.settings.rounds, completed=run.round, facts="", unit="rounds")
@@ -51,7 +51,7 @@ def follow(progress: Progress, label: str) -> Callable[[Run], None]:
 
 @contextmanager
 def counted(label: str, what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that can be counted, moved by ``on_progress(done, in_all)``."""
+    """A bar for countable work; the yielded function is to be called as ``on_progress(done, in_all)``."""
     with bars() as progress:
         tasks: list[TaskID] = []
 
@@ -65,7 +65,7 @@ def counted(label: str, what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def score_in(row: dict[str, float], name: str) -> float | None:
-    """What an evaluation scored on the test rows, else on those held out."""
+    """The score of an evaluation on the test rows, else on the held-out rows."""
     return row.get(f"test_{name}", row.get(f"valid_{name}"))
 
 

@@ -26,8 +26,8 @@ def report(
     apart = not_comparable(summaries)
     if json:
         results = [RunView(summary).result for summary in summaries]
-        found = [{"folder": str(run), **facts} for run, facts in zip(runs, results, strict=True)]
-        print_json({"report": str(written), "runs": found, "not_comparable": apart})
+        entries = [{"folder": str(run), **facts} for run, facts in zip(runs, results, strict=True)]
+        print_json({"report": str(written), "runs": entries, "not_comparable": apart})
         return
     for sentence in [*not_finished(summaries), *apart]:
         remark(f"note: {sentence}")

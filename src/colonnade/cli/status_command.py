@@ -25,25 +25,25 @@ def status(
     json: Json = False,
 ) -> None:
     """Say how far a side of a federation is and who is away; exit code 1 if its process died or hangs."""
-    found = read_status(folder)
-    trouble = found.ails()
+    read = read_status(folder)
+    trouble = read.ails()
     if json:
-        print_json({**asdict(found), "alive": found.is_alive(), "ails": trouble})
+        print_json({**asdict(read), "alive": read.is_alive(), "ails": trouble})
     else:
-        show(found, trouble, out)
+        show(read, trouble, out)
     if trouble is not None:
         raise typer.Exit(UNWELL)
 
 
 def show(status: Status, trouble: str | None, console: Console) -> None:
-    """The status for people, on any width, in words that need no colour."""
+    """Print the status for people, for any width of the terminal, understandable without colour."""
     now = time.time()
     lines = [
         Text(one_line(f"{status.side}, job {status.job}" if status.job else f"{status.side}, no job yet"), "bold"),
         Text(f"{status.state}, round {status.round} of {status.rounds}" if status.rounds else status.state),
         Text(f"process {status.pid} on {one_line(status.host)}, updated {duration(max(0, now - status.updated))} ago"),
     ]
-    for peer in () if status.state in ENDED else status.peers:  # a side that ended has nobody
+    for peer in () if status.state in ENDED else status.peers:  # a side that has ended has no peers
         how, style = ("connected", "green") if peer.connected else ("away", "yellow")
         since = duration(max(0, now - peer.since))
         lines.append(Text.assemble(f"  {one_line(peer.name)}: ", (how, style), f" for {since}"))

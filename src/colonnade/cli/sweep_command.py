@@ -38,12 +38,12 @@ def sweep(
         if not quiet:
             point = ", ".join(f"{key}={row[key]}" for key in values)
             scores = [f"{name} {value:.4f}" for name, value in row.items() if name.startswith("test_")]
-            told = row.get("error") or ", ".join([*scores, f"{row['seconds']:.1f} s"])
-            remark(f"{point}: {told}")
+            outcome = row.get("error") or ", ".join([*scores, f"{row['seconds']:.1f} s"])
+            remark(f"{point}: {outcome}")
 
-    found = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point)
-    table = found.to_csv(folder / "points.csv")
-    shown = found if mean is None else found.mean_over(mean)
+    points = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point)
+    table = points.to_csv(folder / "points.csv")
+    shown = points if mean is None else points.mean_over(mean)
     if json:
         print_json({"rows": shown.rows, "folder": str(folder), "table": str(table)})
     else:
@@ -62,7 +62,7 @@ def _value(text: str) -> Any:
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     try:
-        found = plain.loads(text)
+        value = plain.loads(text)
     except ValueError:
         return text
-    return found if isinstance(found, int | float) else text
+    return value if isinstance(value, int | float) else text

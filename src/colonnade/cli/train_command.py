@@ -65,16 +65,16 @@ def train(
 
 
 def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
-    """The job's tables; of files, with what each party learns from their alignment said first."""
+    """The job's tables; with files, first print what each party learns from their alignment."""
     if not isinstance(job.data, Files):
         return gather(job)
     was = None if resumed is None else read_summary(resumed)["description"]
     with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:
-        found = gather(job, on_progress, was)
+        tables = gather(job, on_progress, was)
     if not quiet:
-        for line in [str(found.alignment).splitlines()[0], *found.notes]:
+        for line in [str(tables.alignment).splitlines()[0], *tables.notes]:
             remark(line)
-    return found
+    return tables
 
 
 def _train(
@@ -88,7 +88,7 @@ def _train(
     command: str,
 ) -> Run:
     try:
-        with redirect_stdout(sys.stderr), followers as on_round:  # Ray prints what its nodes report
+        with redirect_stdout(sys.stderr), followers as on_round:  # Ray prints the output of its nodes to stdout
             if resume:
                 return resume_job(job, folder, on_round, gathered)
             return train_job(job, folder, on_round, selection, gathered)
@@ -101,7 +101,7 @@ def _command(job: Path, folder: Path) -> str:
 
 
 def _loggers(names: list[str], folder: Path) -> list[Logger]:
-    """What --log asks for; made before anything is trained, so that a missing package is told at once."""
+    """The loggers of --log; made before training, so that a missing package is reported at once."""
     known: dict[str, Callable[[], Logger]] = {
         "tensorboard": lambda: TensorBoard(folder / "tensorboard"),
         "mlflow": lambda: MLflow(name=folder.name),
@@ -116,7 +116,7 @@ def _loggers(names: list[str], folder: Path) -> list[Logger]:
 def _followers(
     label: str, folder: Path, loggers: list[Logger], *, live: bool, watch: bool, quiet: bool
 ) -> Iterator[OnRound]:
-    """Whoever follows the rounds, as one: the bar or the live view, the loggers; beside them the page."""
+    """One ``on_round`` function for the bar or the live view and for the loggers; also serves the page."""
     with ExitStack() as stack:
         for logger in loggers:
             stack.callback(logger.close)
@@ -139,7 +139,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def tell(facts: dict[str, Any]) -> None:
-    """What a run came to, for people."""
+    """Print the result of a run for people."""
     scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
     echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
     echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")

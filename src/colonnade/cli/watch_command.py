@@ -1,4 +1,4 @@
-"""``colonnade watch RUN``, and the same page beside a training."""
+"""``colonnade watch RUN``, and the same page during ``colonnade train --watch``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def watch(
 
 @contextmanager
 def watching(folder: Path) -> Iterator[None]:
-    """Serve the page while something trains; afterwards whoever has it open gets a last look."""
+    """Serve the page during training; afterwards browsers that have it open get the last state."""
     with in_background(WatchServer(folder)) as server:
         remark(f"watch it at {server.address}")
         yield

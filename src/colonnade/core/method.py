@@ -1,12 +1,12 @@
-"""The three interfaces everything stands on: Method, Parties, Turn; and the registry of methods.
+"""The interfaces that everything else is built on, Method and Parties; and the registry of methods.
 
-A method is a frozen value: *party steps* (functions that run at one party) and a straight-line ``round`` that runs at
-the owner and asks the parties for those steps. It never knows which runtime carries its messages.
+A method is a frozen value with *party steps* (functions that run at one party) and a ``round`` that runs at the owner
+and asks the parties to run those steps. A method does not know which runtime carries its messages.
 
-How a party step is written. It gets ``mine`` (the party's networks and rows) and works on tensors whose *last* axes
-are the party's own: rows are axis -2, features axis -1. The fused runtime runs the same step for several like parties
-at once by putting a party axis in front, so a step uses negative axes and reduces a loss over its last axes only.
-``descend`` accepts such a loss as it is.
+How to write a party step. It gets ``mine`` (the party's networks and rows) and works on tensors whose *last* axes are
+the party's own: rows are axis -2, features axis -1. The fused runtime runs the same step for several similar parties at
+once, with a party axis in front. A step therefore uses negative axes and reduces a loss over its last axes only;
+``descend`` accepts a loss with one number per party.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ R = TypeVar("R")
 
 
 class Mine(ABC):
-    """What a party step sees of its own side: networks by name (``mine.net``), rows, and notes."""
+    """The party's own side as a party step sees it: networks by name (``mine.net``), rows, and memory."""
 
     members: list[int]
-    """Whose side it is: one party's number, or those of the like parties that are computed together, in their order."""
+    """The party's number, or the numbers of the parties of a group that are computed together, in order."""
     task: Task
-    """What is learnt, as all sides know it; at one of several owners with the weights."""
+    """The task as all sides know it; at one of several owners it also has the weights."""
 
     def __init__(self) -> None:
         self.nets: dict[str, Net] = {}
-        self.leaders: Mapping[str, float] = {}  # whom this party answers, and which share of the rows each one has
+        self.leaders: Mapping[str, float] = {}  # the owners this party replies to, and each one's share of the rows
         self.memory: dict[str, Tensor] = {}  # kept from round to round, saved in checkpoints
         self.scratch: dict[str, Tensor] = {}  # kept from step to step within a round
 
@@ -79,20 +79,20 @@ class Mine(ABC):
         """At one of several owners: the labels of its own rows of the turn, as training sees them."""
 
     def own(self, message: Tensor) -> Tensor:
-        """A tensor that all parties were sent as this party's own: with the party axis in front, if there is one."""
+        """A tensor that was sent to all parties, with this side's party axis in front, if it has one."""
         return message
 
 
 class Builder(Protocol):
-    """The user's network builder for one party, as :meth:`Method.party_parts` gets it; what it builds was tried."""
+    """The user's network builder for one party, as :meth:`Method.party_parts` gets it; its networks are tried once."""
 
     @property
     def party(self) -> int:
-        """Which party it builds for."""
+        """The number of the party that it builds for."""
 
     @property
     def leaders(self) -> Sequence[str]:
-        """Whom the party answers: the owner, or several."""
+        """The owners that the party replies to: the owner, or several."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -102,20 +102,20 @@ class Builder(Protocol):
         """The network from the party's rows to this width."""
 
     def decoder(self, embedding: int) -> nn.Module | None:
-        """The network from an embedding back to all numbers of a row that the builder brings, or None."""
+        """The builder's network from an embedding back to all numbers of a row, or None if it has none."""
 
 
 class Part(NamedTuple):
-    """A network that a method puts at every party, and what builds its optimiser."""
+    """A network that a method puts at every party, with the builder of its optimiser."""
 
     net: nn.Module
     optimizer: OptimizerBuilder
     reads: int | None = None
-    """The width of the vectors that it reads, so that it can be tried; ``net`` reads the party's rows without it."""
+    """The width of the network's input vectors, so that it can be tried; None if it reads the party's rows."""
 
 
 class Parties(ABC):
-    """The whole interface to the others. Runtimes implement it; methods use it."""
+    """All parties, as a method sees them at the owner. Runtimes implement it; methods use it."""
 
     names: list[str]
 
@@ -132,9 +132,9 @@ class Parties(ABC):
         each: Sequence[Any] | None = None,
         to: Iterable[int] | None = None,
     ) -> list[R]:
-        """Run ``step`` at the parties and give one reply per party.
+        """Run ``step`` at the parties and return one reply per party.
 
-        ``all`` is one message to everybody, ``each`` one per party, ``to`` limits who is asked.
+        ``all`` is one message to all parties, ``each`` has one per party, ``to`` selects the parties to ask.
         """
 
     @abstractmethod
@@ -158,39 +158,40 @@ class Parties(ABC):
         each: Sequence[Any] | None = None,
         to: Iterable[int] | None = None,
     ) -> None:
-        """Run ``step`` at the parties and expect nothing back."""
+        """Run ``step`` at the parties, without a reply."""
         self.ask(step, turn, all=all, each=each, to=to)
 
 
 class Owners(Parties):
     """Several owners, each with labels of its own rows, behind the interface of parties; the first one leads.
 
-    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the others. In the round's own turn,
-    which none of several leads, parties may be told to work by themselves, and no more.
+    ``ask``, ``sum`` and ``tell`` carry messages between the leading owner and the other owners. The turn of a whole
+    round belongs to no single owner, so in it parties may only be told to work by themselves.
     """
 
     places: list[Tensor]
-    """Each owner's rows, numbered as the parties number theirs."""
+    """Each owner's rows, as the parties number rows."""
     shares: Tensor
-    """Which share of all rows each owner has."""
+    """Each owner's share of all rows."""
 
     @abstractmethod
     def work(
         self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
     ) -> list[R]:
-        """Run a step at every owner on what reached it directly; nothing travels between owners."""
+        """Run a step at every owner on values it already has; nothing travels between owners."""
 
     def turns(self, turn: Turn) -> list[Turn]:
-        """One turn per owner, led by it, with its own rows of this turn, numbered as the parties number theirs."""
+        """One turn per owner, led by that owner, with its own rows of this turn as the parties number rows."""
         each = zip(self.names, self.places, turn.rows, strict=True)
         return [replace(turn, rows=place[own], leader=name) for name, place, own in each]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method(ABC):
-    """Base of all methods: the options they share, and what each must say.
+    """Base of all methods: the options they share, and what each must declare.
 
-    ``lr``, ``momentum``, ``decay`` are of plain SGD at every side; ``optimizer=`` of ``train`` replaces the parties'.
+    ``lr``, ``momentum``, ``decay`` are those of plain SGD at every side; ``optimizer=`` of ``train`` replaces the
+    parties' optimiser.
     """
 
     name: ClassVar[str]
@@ -198,18 +199,22 @@ class Method(ABC):
     party_sends: ClassVar[str]
     owner_sends: ClassVar[str]
     labels: ClassVar[str] = "shown"
-    """What parties can tell of labels, with the worst options: "unsent" (nothing goes out), "inferable" or "shown"."""
+    """What parties can learn about labels, with the worst options: "unsent", "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
-    """When the owner needs only the sum of what the parties send: "always", "never", or "with" an option."""
+    """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
+    summed_steps: ClassVar[tuple[str, ...]] = ()
+    """The steps that it asks for by ``parties.sum`` alone, whenever ``only_sums`` holds; Blind covers their replies."""
+    asked_steps: ClassVar[tuple[str, ...] | None] = None
+    """The steps that it asks for by ``parties.ask`` even then; None stands for all others that have a reply."""
     needs_owner_columns: ClassVar[bool] = False
     several_owners: ClassVar[bool] = False
-    """Whether labels may lie at several owners, each with rows of its own; see :class:`Owners`."""
+    """Whether several owners may have the labels, each of its own rows; see :class:`Owners`."""
     tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
-    """What it can learn, with some options at least."""
+    """The tasks that it can learn, at least with some options."""
     alone: ClassVar[str] = "never"
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     refits: ClassVar[bool] = False
-    """Whether :meth:`refit` can make up for parties that are away."""
+    """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
 
     embedding: int = 60
@@ -230,27 +235,36 @@ class Method(ABC):
 
     @property
     def only_sums(self) -> bool:
-        """Whether the parties' outputs are asked for as a sum, so that they can be blinded."""
+        """Whether the owner asks only for the sum of the parties' outputs, so that they can be blinded."""
         return self.sums == "always"
 
     @property
     def tells_labels(self) -> str:
-        """What parties can tell of the labels as the method is set."""
+        """What parties can learn about labels with the method's present options."""
         return self.labels
 
     @property
     def predicts_alone(self) -> bool:
-        """Whether a prediction asks nobody, so that it does not matter who is away."""
+        """Whether the owner predicts without asking any party, so that absent parties do not matter."""
         return self.alone == "always"
 
     @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """Rounds that have steps which the first two rounds have not: one such round, from 0 on, for each rare step.
+
+        They are rehearsed before training, one after the other and without those between. Between processes a message
+        that no rehearsed round has is refused.
+        """
+        return ()
+
+    @property
     def party_optimizer(self) -> OptimizerBuilder:
-        """The parties' optimiser unless the user brings one."""
+        """The parties' optimiser unless the user gives one."""
         return SGD(self.lr, self.momentum, self.decay)
 
     @property
     def owner_optimizer(self) -> OptimizerBuilder:
-        """The optimiser of what the owner trains: plain SGD, as in the papers."""
+        """The optimiser of the owner's own parameters: plain SGD, as in the papers."""
         return SGD(self.lr, 0.0, self.decay)
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
@@ -262,29 +276,29 @@ class Method(ABC):
         return {}
 
     def kind_of(self, party: int) -> Hashable:
-        """Parties of different kinds take their steps in different ways, so they are never computed together."""
+        """The kind of a party. Parties of different kinds run steps differently and are never computed together."""
         return None
 
     def why_not(self, task: str, *, weighted: bool) -> str:
-        """Why it cannot learn this as it is set, with weights or without; empty if it can."""
+        """Why the method cannot learn this task with its present options, with or without weights; empty if it can."""
         return "" if task in self.tasks else f"it learns {' and '.join(self.tasks)} only"
 
-    def check_batch(self, rows: int) -> None:  # noqa: B027 - most methods can do with any
-        """Refuse, before training, a schedule whose smallest batch has so few rows."""
+    def check_batch(self, rows: int) -> None:  # noqa: B027 - most methods accept any batch
+        """Refuse, before training, a schedule whose smallest batch has too few rows for this method."""
 
     def start(self, owner: Owner) -> None:  # noqa: B027 - many methods keep nothing at the owner
         """Put the method's state at the owner, before the first round."""
 
     @abstractmethod
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """One round; gives the mean training loss of its rows."""
+        """One round; returns the mean training loss of its rows."""
 
     @abstractmethod
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Outputs [rows, outputs] for the turn's rows: logits, or values as training sees them."""
 
     def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
-        """Fit what the owner has for those who are here, without the others, on answers it stored in training."""
+        """Fit the owner's heads for the parties in ``here`` alone, on replies that the owner stored in training."""
         raise ConfigError(f"{self.name} has no head per party at the owner, so there is nothing to refit.")
 
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
@@ -297,12 +311,12 @@ class Method(ABC):
 
     @classmethod
     def steps(cls) -> dict[str, Callable[..., Any]]:
-        """The party steps by name: all that a party serves."""
+        """The party steps by name: the only steps that a party serves."""
         return steps_of("party", cls)
 
     @classmethod
     def owner_steps(cls) -> dict[str, Callable[..., Any]]:
-        """The owner steps by name: what no party serves."""
+        """The owner steps by name: steps that no party serves."""
         return steps_of("owner", cls)
 
 

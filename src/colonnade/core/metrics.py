@@ -1,4 +1,4 @@
-"""From outputs and labels to metrics, in plain functions."""
+"""Metrics of outputs and labels, as plain functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BINS = 15  # of equal width, for calibration
 
 
 class Bin(NamedTuple):
-    """Rows of like predicted probability: its mean, the share that was right, how many there are."""
+    """Rows of similar predicted probability: its mean, the share of rows of class 1, and the number of rows."""
 
     predicted: float
     observed: float
@@ -22,7 +22,7 @@ class Bin(NamedTuple):
 
 
 def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Accuracy and loss; with two classes also how the second is ranked and how far its probability can be trusted.
+    """Accuracy and loss; with two classes also the ranking and the calibration of the second one.
 
     Of two classes: ``auc``, ``average_precision``, ``ks`` (largest distance of true and false positive rate), ``brier``
     (mean squared error of the probability) and ``ece`` (expected calibration error, 15 bins of equal width).
@@ -32,40 +32,40 @@ def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """
     classes = logits.shape[-1]
     check_labels(labels, classes)
-    found = {
+    values = {
         "accuracy": float((logits.argmax(-1) == labels).float().mean()),
         "loss": float(F.cross_entropy(logits.double(), labels)),
     }
     if classes == 2 and len(torch.unique(labels)) == 2:
-        found |= binary_metrics(logits, labels)
-    return found
+        values |= binary_metrics(logits, labels)
+    return values
 
 
 def binary_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """What two classes are judged by beyond accuracy, with the second as the one that is looked for."""
+    """The metrics of two classes beyond accuracy; the second class is the positive one."""
     scores, bins = logits[:, 1] - logits[:, 0], calibration(logits, labels)
     return {
         "auc": auc(scores, labels),
         "average_precision": average_precision(scores, labels),
         "ks": kolmogorov_smirnov(scores, labels),
         "brier": float((_second(logits) - labels).square().mean()),
-        "ece": sum(one.rows * abs(one.predicted - one.observed) for one in bins) / len(labels),
+        "ece": sum(part.rows * abs(part.predicted - part.observed) for part in bins) / len(labels),
     }
 
 
 def value_metrics(predicted: Tensor, labels: Tensor) -> dict[str, float]:
-    """``r2``, ``rmse`` and ``mae`` of values; of several per row the means over them. No r2 if all labels are equal.
+    """``r2``, ``rmse`` and ``mae``; with several values per row their means. There is no r2 if all labels are equal.
 
     >>> value_metrics(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))["mae"]
     1.0
     """
     exact = labels.double().reshape(len(labels), -1)
     gap = predicted.double().reshape(exact.shape) - exact
-    found = {"rmse": float(gap.square().mean(0).sqrt().mean()), "mae": float(gap.abs().mean())}
+    values = {"rmse": float(gap.square().mean(0).sqrt().mean()), "mae": float(gap.abs().mean())}
     spread = (exact - exact.mean(0)).square().sum(0)
     if bool((spread > 0).all()):
-        found["r2"] = float((1 - gap.square().sum(0) / spread).mean())
-    return found
+        values["r2"] = float((1 - gap.square().sum(0) / spread).mean())
+    return values
 
 
 def label_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -75,20 +75,20 @@ def label_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
     """
     guessed, right = logits > 0, labels == 1
     hits = int((guessed & right).sum())
-    found = {
+    values = {
         "accuracy": float((guessed == right).double().mean()),
         "micro_f1": 2 * hits / max(int(guessed.sum()) + int(right.sum()), 1),
     }
     both = [k for k in range(labels.shape[1]) if len(torch.unique(labels[:, k])) == 2]
     if len(torch.unique(labels)) == 2:
-        found["micro_auc"] = auc(logits.flatten(), labels.flatten())
+        values["micro_auc"] = auc(logits.flatten(), labels.flatten())
     if both:
-        found["macro_auc"] = sum(auc(logits[:, k], labels[:, k]) for k in both) / len(both)
-    return found
+        values["macro_auc"] = sum(auc(logits[:, k], labels[:, k]) for k in both) / len(both)
+    return values
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Refuse labels that the model cannot give."""
+    """Refuse class numbers that the model has no output for."""
     if int(labels.max()) >= classes:
         raise TableError(f"the labels hold class {int(labels.max())}, but the model was trained on {classes} classes.")
     if int(labels.min()) < 0:
@@ -137,19 +137,19 @@ def kolmogorov_smirnov(scores: Tensor, labels: Tensor) -> float:
 
 
 def calibration(logits: Tensor, labels: Tensor, bins: int = BINS) -> list[Bin]:
-    """The reliability curve of two classes: rows by the second one's probability in bins of equal width, none empty.
+    """The reliability curve of two classes: bins of equal width by the second class's probability, without empty ones.
 
     >>> calibration(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([0, 1]))
     [Bin(predicted=0.5, observed=0.5, rows=2)]
     """
     probability = _second(logits)
     place = (probability * bins).long().clamp(max=bins - 1)
-    found = []
-    for one in torch.unique(place):
-        rows = place == one
+    curve = []
+    for number in torch.unique(place):
+        rows = place == number
         predicted, observed = probability[rows].mean(), (labels[rows] == 1).double().mean()
-        found.append(Bin(float(predicted), float(observed), int(rows.sum())))
-    return found
+        curve.append(Bin(float(predicted), float(observed), int(rows.sum())))
+    return curve
 
 
 def _second(logits: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def _second(logits: Tensor) -> Tensor:
 
 
 def above(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """How many rows of class 1 and of class 0 score at least so much, for every score from the highest down."""
+    """For every score from the highest down: how many rows of class 1, and of class 0, have at least that score."""
     _, place, count = torch.unique(scores, return_inverse=True, return_counts=True)
     true = torch.zeros(len(count), dtype=torch.float64).index_add_(0, place, (labels == 1).double())
     return true.flip(0).cumsum(0), (count - true).flip(0).cumsum(0)

@@ -1,6 +1,6 @@
-"""What builds a party's optimiser: any function from parameters to a ``torch.optim.Optimizer``.
+"""Builders of a party's optimiser: any function from parameters to a ``torch.optim.Optimizer``.
 
-The classes here are such functions that can also be written down in a job file and compared.
+The classes in this module are such functions, which can also be compared and written to a job file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users write: options, of which the default's type says what may come; plain numbers; builders by name."""
+"""Checks of values that users write: options by the type of their default, plain numbers, names, builders by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colonnade.errors import ConfigError, printable, unknown
 
 LONGEST_NAME = 100  # characters
 LARGEST_SEED = 2**63 - 1
-MOST = 10**9  # rounds, rows, widths: nobody means more
+MOST = 10**9  # rounds, rows, widths: a larger number is a mistake
 MOST_WEIGHTS = 10**8  # of a layer for each party
 _WIDTHS = ("embedding", "hidden", "projection")
 _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
@@ -23,7 +23,7 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> None:
     """Refuse a field of a dataclass that is not of its default's type, or not finite.
 
-    ``unchecked`` names fields of more than one type. A whole number is a number; true and false are none.
+    ``unchecked`` names fields of more than one type. A whole number is also a number; true and false are not.
     """
     for field in fields(options):
         value, kind = getattr(options, field.name), type(field.default)
@@ -39,16 +39,16 @@ def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> No
 
 
 def _check_widths(whose: str, options: Any) -> None:
-    """Refuse layers that no memory holds before one is made."""
+    """Refuse layers that are too large for memory, before one is built."""
     widths = {name: getattr(options, name, 0) for name in _WIDTHS}
-    given = {name: width for name, width in widths.items() if isinstance(width, int) and width > 1}
-    if math.prod(given.values()) > MOST_WEIGHTS:
-        said = ", ".join(f"{name}={width}" for name, width in given.items())
-        raise ConfigError(f"{whose}: {said} make a layer of more than {MOST_WEIGHTS:,} weights; give smaller ones.")
+    factors = {name: width for name, width in widths.items() if isinstance(width, int) and width > 1}
+    if math.prod(factors.values()) > MOST_WEIGHTS:
+        product = ", ".join(f"{name}={width}" for name, width in factors.items())
+        raise ConfigError(f"{whose}: {product} make a layer of more than {MOST_WEIGHTS:,} weights; give smaller ones.")
 
 
 def whole(value: Any, what: str) -> int:
-    """A whole number, also one of numpy's.
+    """A whole number, of Python or of numpy.
 
     >>> import numpy as np
     >>> whole(np.int64(3), "rounds")
@@ -63,7 +63,7 @@ def whole(value: Any, what: str) -> int:
 
 
 def seed_of(value: Any, what: str = "seed") -> int:
-    """A seed: a whole number from 0 that has at most 63 bits, which every file, generator and machine can hold.
+    """A seed: a whole number from 0 with at most 63 bits, so that every file and generator can store it.
 
     >>> seed_of(7)
     7
@@ -75,7 +75,7 @@ def seed_of(value: Any, what: str = "seed") -> int:
 
 
 def count_of(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
-    """A whole number of rounds, rows, epochs and the like, which must be in a range that can be meant.
+    """A whole number of rounds, rows, epochs and so on, in a sensible range.
 
     >>> count_of(10, "rounds")
     10
@@ -87,12 +87,12 @@ def count_of(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
 
 
 def _short(number: int) -> str:
-    """A number as a sentence can hold it; Python refuses to print those of more than 4,300 digits."""
+    """A number for an error message; Python refuses to print one of more than 4,300 digits."""
     return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def check_name(name: Any, what: str) -> str:
-    """A name that terminals, logs and folders can hold: printable, on one line, neither empty nor endless.
+    """A name that can be used in terminals, logs and folders: printable, on one line, not empty, not too long.
 
     >>> check_name("bank", "a party")
     'bank'
@@ -106,7 +106,7 @@ def check_name(name: Any, what: str) -> str:
 
 
 def path_part(name: str) -> str:
-    """A name as one part of a path, which cannot lead out of its folder.
+    """A name as one part of a path that cannot lead out of its folder.
 
     >>> path_part("../up"), path_part("bank 1")
     ('_up', 'bank 1')
@@ -115,7 +115,7 @@ def path_part(name: str) -> str:
 
 
 def number(value: Any, what: str) -> float:
-    """A real number, also one of numpy's.
+    """A real number, of Python or of numpy.
 
     >>> number(1, "valid")
     1.0
@@ -126,7 +126,7 @@ def number(value: Any, what: str) -> float:
 
 
 def make_builder(what: str, kinds: Mapping[str, Any], kind: str, options: Mapping[str, Any]) -> Any:
-    """One of these dataclasses by its name, as a job file writes it with its options."""
+    """An instance of one of these dataclasses, from its name and options in a job file."""
     if kind not in kinds:
         raise unknown(what, kind, kinds)
     try:
@@ -137,7 +137,7 @@ def make_builder(what: str, kinds: Mapping[str, Any], kind: str, options: Mappin
 
 
 def describe_builder(kinds: Mapping[str, Any], builder: Any) -> dict[str, Any] | None:
-    """What :func:`make_builder` made, as plain data with its name first; None if it is the user's own."""
+    """A builder of :func:`make_builder` as plain data, its name first; None if it is the user's own class."""
     for kind, cls in kinds.items():
         if isinstance(builder, cls):
             return {"kind": kind, **asdict(builder)}

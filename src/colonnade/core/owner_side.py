@@ -1,4 +1,4 @@
-"""The owner's side as a method sees it: labels, and whatever the method keeps there."""
+"""The owner's side as a method sees it: the labels, and the method's own state."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from colonnade.core.task import Task
 
 
 class LabelProtection(Protocol):
-    """A seal that replaces labels by soft targets that hide each of them."""
+    """A seal that replaces labels by soft targets, so that no single label is known."""
 
     def protect(self, labels: Tensor, classes: int, key: bytes) -> Tensor:
-        """The soft targets [rows, classes], drawn from the key."""
+        """The soft targets [rows, classes]; their randomness follows from the key."""
 
 
 class Owner:
-    """The owner's side: labels, and whatever the method keeps there.
+    """The owner's side: the labels, and the method's own state.
 
-    Modules, parameters, optimisers and tensors that a method assigns in :meth:`Method.start` are the
-    owner's state: they are saved and loaded by name. The fields set here are not.
+    Modules, parameters, optimisers and tensors that a method assigns in :meth:`Method.start` are the owner's state:
+    they are saved and loaded by name. The attributes that the constructor sets are not part of it.
     """
 
     def __init__(self, labels: Tensor, task: Task, parties: int, randomness: Randomness) -> None:
@@ -32,10 +32,12 @@ class Owner:
         self.task = task
         self.parties = parties
         self.randomness = randomness
-        self.soft: Tensor | None = None  # what training sees instead of the labels: protected, or a teacher's
-        self.owners: Any = None  # Owners, this one first, for methods that know several
-        self.held_out = torch.arange(0)  # training-table rows that are never trained on, if some are
-        self._given = set(vars(self)) | {"_given"}
+        self.soft: Tensor | None = (
+            None  # used in training instead of the labels: protected labels, or a teacher's outputs
+        )
+        self.owners: Any = None  # an Owners, this one first, for methods with several owners
+        self.held_out = torch.arange(0)  # rows of the training table that are never trained on
+        self._constructed = set(vars(self)) | {"_constructed"}
 
     if typing.TYPE_CHECKING:  # a method may put anything at the owner
 
@@ -55,7 +57,7 @@ class Owner:
         return len(self.tables["train"])
 
     def labels(self, turn: Turn) -> Tensor:
-        """The labels of the turn's rows as training sees them: class numbers, or one number per output."""
+        """The labels of the turn's rows in the form that training uses: class numbers, or one number per output."""
         if self.soft is not None and turn.training:
             return self.soft.index_select(0, turn.rows)
         return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
@@ -65,10 +67,10 @@ class Owner:
         return self.task.loss(o, self.labels(turn))
 
     def protect(self, labels: LabelProtection) -> Tensor:
-        """Let training see noisy labels only, drawn once: whatever follows from them leaks no more than they do."""
+        """Train on noisy labels, which are drawn once: nothing computed from them can leak more than they do."""
         self.soft = labels.protect(self.tables["train"], self.outputs, self.randomness.key("labels"))
         return self.soft
 
     def kept(self) -> dict[str, Any]:
-        """What the method keeps at the owner, by name."""
-        return {name: value for name, value in vars(self).items() if name not in self._given}
+        """The method's state at the owner, by name."""
+        return {name: value for name, value in vars(self).items() if name not in self._constructed}

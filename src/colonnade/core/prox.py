@@ -5,12 +5,12 @@ log-sum-exp, completes to ``min_z  lse(z) + rho/2 |z - s|^2`` with ``s = total +
 Its only stationary point is ``z = s - p / rho`` with ``p = softmax(z)``.
 
 Newton's method on ``z`` overshoots when ``rho`` is small: the softmax is then one-hot along most of the step,
-so the Hessian does not see the kink it jumps over.  We solve for the single number ``L = lse(z)`` instead.
+so the Hessian does not show the kink that the step jumps over.  We solve for the single number ``L = lse(z)`` instead.
 Given ``L``, every coordinate has the closed form
 
     ``p_i(L) = rho * omega(s_i - L - log rho)``,    ``omega`` the Wright function: ``omega(x) + log omega(x) = x``,
 
-and what is left is ``h(L) = sum_i p_i(L) - 1 = 0``.  Three facts make plain Newton on ``h`` safe and short:
+and the remaining equation is ``h(L) = sum_i p_i(L) - 1 = 0``.  Three facts make plain Newton on ``h`` safe and short:
 
 * ``h`` is decreasing and convex, so Newton started left of the root climbs to it and never passes it.
 * ``lse(s) - max softmax(s) / rho`` is left of the root (convexity of ``lse``), and exact for equal logits.
@@ -23,7 +23,8 @@ A row's weight w multiplies ``lse(z) - <y, z>``: then ``s = total + (w y + dual)
 **Logistic loss** of every entry, ``w (log(1 + e^z) - y z)``: with ``c = w / rho`` the stationary point is the root of
 ``f(z) = z + c sigmoid(z) - s``. By ``sigmoid(-z) = 1 - sigmoid(z)`` the problem with ``c - s`` for ``s`` has the root
 ``-z``, so let the root be negative. There f is increasing and convex, and plain Newton from the right of the root never
-passes it. ``e^z / 2 <= sigmoid(z)`` gives such a start, ``s - omega(s + log(c/2))``. ``f'' <= f'``, so it stops alike.
+passes it. ``e^z / 2 <= sigmoid(z)`` gives such a start, ``s - omega(s + log(c/2))``. The stopping rule is the same,
+because ``f'' <= f'``.
 """
 
 import math
@@ -104,9 +105,9 @@ def _check(total: Tensor, dual: Tensor, target: Tensor, rho: float, shapes: Sequ
     if not 0.0 < rho < math.inf:
         raise TrainingError(f"the z-step got rho = {rho}, expected a positive finite number; correct the option rho.")
     if total.dim() != 2 or dual.shape != total.shape or target.shape not in shapes:
-        came = f"total {list(total.shape)}, dual {list(dual.shape)} and target {list(target.shape)}"
+        shown = f"total {list(total.shape)}, dual {list(dual.shape)} and target {list(target.shape)}"
         expected = "[b] or [b, C]" if len(shapes) > 1 else "[b, C]"
-        raise TrainingError(f"the z-step got {came}, expected [b, C], [b, C] and {expected}; correct the shapes.")
+        raise TrainingError(f"the z-step got {shown}, expected [b, C], [b, C] and {expected}; correct the shapes.")
 
 
 def _check_finite(values: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Turns and their rows: which rows a round uses follows from (seed, round) alone, so no index ever travels."""
+"""Turns and their rows. The rows of a round follow from (seed, round) alone, so row numbers are never sent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor
 from colonnade.errors import ConfigError
 
 OWNER = "owner"
-"""How turns and the ledger name the owner, whatever its table is called."""
+"""The owner's name in turns and in the ledger, whatever its table is called."""
 
 
 def derive_seed(*parts: object) -> int:
-    """A 63-bit seed from any printable parts, the same on every machine.
+    """A 63-bit seed derived from any printable parts, the same on every machine.
 
     >>> derive_seed(0, "rows", 3) == derive_seed(0, "rows", 3) != derive_seed(0, "rows", 4)
     True
@@ -68,7 +68,7 @@ class Schedule:
 
     @property
     def held_out(self) -> list[Tensor]:
-        """The rows that each owner holds out; there is one."""
+        """The held-out rows of each owner, of which there is one."""
         return [self.valid_rows]
 
     @property
@@ -77,7 +77,7 @@ class Schedule:
         return math.ceil(len(self.train_rows) / self.batch)
 
     def smallest_batch(self, rounds: int) -> int:
-        """How many rows the smallest batch of so many rounds has."""
+        """How many rows the smallest batch of the first ``rounds`` rounds has."""
         left = len(self.train_rows) % self.batch
         return left if left and rounds >= self.rounds_per_epoch else self.batch
 
@@ -88,24 +88,24 @@ class Schedule:
         return order[position * self.batch : (position + 1) * self.batch].clone()
 
     def rows_of(self, number: int, owner: int = 0) -> Tensor:
-        """The same: all rows are those of the one owner."""
+        """The rows of round ``number``; the one owner has all rows."""
         return self.batch_of(number)
 
     def _order_of(self, epoch: int) -> Tensor:
         if epoch not in self._orders:
-            self._orders.clear()  # one epoch's order is all that is ever needed
+            self._orders.clear()  # only the present epoch's order is needed
             self._orders[epoch] = self.train_rows[permutation(len(self.train_rows), self.seed, "epoch", epoch)]
         return self._orders[epoch]
 
 
 @dataclass(frozen=True)
 class SharedSchedule:
-    """Rows of every round when several owners hold the labels: as many of each owner's own in every round.
+    """Rows of every round when several owners have the labels: each round uses the same number of rows of every owner.
 
     ``places`` are each owner's rows as the parties number them. An owner goes through its own rows in batches, in an
-    order of its own; the last batch of a pass is filled up with rows of the batch before, so all batches are alike.
-    One with fewer rows than a batch repeats them. An epoch is as many rounds as visit as many rows as there are:
-    owners with many rows see some of them less than once, those with few more often.
+    order of its own. The last batch of a pass is filled up with rows of the batch before it, so all batches have the
+    same size. An owner with fewer rows than a batch repeats them. In an epoch the rounds visit as many rows as there
+    are in total: an owner with many rows may not use all of them, and one with few rows uses them more than once.
 
     >>> schedule = SharedSchedule((torch.arange(0, 10), torch.arange(10, 13)), batch=4)
     >>> schedule.rounds_per_epoch, schedule.batch_of(0).shape
@@ -121,23 +121,23 @@ class SharedSchedule:
 
     def __post_init__(self) -> None:
         rows = sum(map(len, self.places))
-        Schedule(rows, self.batch, self.seed, self.valid, self.shuffle)  # refuses what makes no sense
+        Schedule(rows, self.batch, self.seed, self.valid, self.shuffle)  # refuses values out of range
         each = []
         for number, place in enumerate(self.places):
-            kept = len(place) - round(self.valid * len(place))
-            if not kept:
+            training = len(place) - round(self.valid * len(place))
+            if not training:
                 raise ConfigError(
                     f"valid={self.valid} leaves owner {number + 1} of {len(self.places)} no row to train on; "
                     "hold out fewer rows, or give that owner more."
                 )
             seed = derive_seed(self.seed, "owner", number)
-            each.append(Schedule(len(place), min(self.batch, kept), seed, self.valid, self.shuffle))
+            each.append(Schedule(len(place), min(self.batch, training), seed, self.valid, self.shuffle))
         object.__setattr__(self, "_each", tuple(each))
 
     @property
     def held_out(self) -> list[Tensor]:
         """Each owner's rows that are held out, as the parties number them."""
-        return [place[one.valid_rows] for place, one in zip(self.places, self._each, strict=True)]
+        return [place[own.valid_rows] for place, own in zip(self.places, self._each, strict=True)]
 
     @property
     def valid_rows(self) -> Tensor:
@@ -147,24 +147,24 @@ class SharedSchedule:
     @property
     def rounds_per_epoch(self) -> int:
         """How many rounds visit as many rows as all owners train on."""
-        return math.ceil(sum(len(one.train_rows) for one in self._each) / (self.batch * len(self._each)))
+        return math.ceil(sum(len(own.train_rows) for own in self._each) / (self.batch * len(self._each)))
 
     def smallest_batch(self, rounds: int) -> int:
-        """How many rows every batch of an owner has, however many rounds there are."""
+        """How many rows every batch of an owner has; it does not depend on the number of rounds."""
         return self.batch
 
     def batch_of(self, number: int) -> Tensor:
         """The rows of round ``number`` [owners, batch], each owner's numbered as its own table numbers them."""
-        return torch.stack([self._filled(one, number) for one in self._each])
+        return torch.stack([self._filled(own, number) for own in self._each])
 
     def rows_of(self, number: int, owner: int = 0) -> Tensor:
         """One owner's rows of round ``number``, as the parties number them."""
         return self.places[owner][self._filled(self._each[owner], number)]
 
-    def _filled(self, one: Schedule, number: int) -> Tensor:
-        rows = one.batch_of(number)
-        if len(rows) < one.batch:
-            rows = torch.cat([one.batch_of(number - 1)[len(rows) - one.batch :], rows])
+    def _filled(self, own: Schedule, number: int) -> Tensor:
+        rows = own.batch_of(number)
+        if len(rows) < own.batch:
+            rows = torch.cat([own.batch_of(number - 1)[len(rows) - own.batch :], rows])
         return rows.repeat(math.ceil(self.batch / len(rows)))[: self.batch]
 
 
@@ -173,7 +173,7 @@ PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not byte
 
 @dataclass(frozen=True)
 class Turn:
-    """One round's facts, the same at every side: its number, its rows, and what they are for.
+    """The facts of one round, the same at every side: its number, its rows, and their purpose.
 
     With several owners the rows of a round are [owners, rows], each owner's in its own numbers;
     :meth:`colonnade.core.method.Owners.turns` gives every owner's turn with the parties.
@@ -184,11 +184,11 @@ class Turn:
     table: str = "train"
     purpose: str = "train"
     leader: str = OWNER
-    """Whom the parties answer: the owner, or one of several by its name."""
+    """The owner that the parties reply to: the only one, or one of several by its name."""
     part: int = 0
-    """Which part of a table's rows these are, when many are asked about in parts."""
+    """The number of this part, when a table's rows are predicted in several parts."""
+    training: bool = field(init=False, repr=False, compare=False)
+    """Whether networks are in training mode (dropout, batch norm) in this turn."""
 
-    @property
-    def training(self) -> bool:
-        """Whether networks are in training mode (dropout, batch norm) in this turn."""
-        return self.purpose == "train"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "training", self.purpose == "train")

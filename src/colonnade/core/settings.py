@@ -1,9 +1,50 @@
-"""What decides a run, as plain data that is kept in its folder."""
+"""The settings of a run, as plain data that is kept in the run folder."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What a training can be asked for beside tables, method, networks and seals. None leaves the usual choice.
+
+    This is the one declaration: :func:`colonnade.train`, job files, sweeps and the federation's plan read these fields.
+    """
+
+    epochs: int | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    seed: int = 0
+    runtime: Any = None
+    valid: float | None = None
+    shuffle: str | None = None
+    evaluate_every: int | None = None
+    stop_drop: float | None = None
+    threads: int | None = None
+    missing: str | None = None
+    when_away: str | None = None
+    task: str | None = None
+    weights: Any = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that were asked for."""
+        values = {field.name: getattr(self, field.name) for field in fields(TrainOptions)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+USUAL: dict[str, Any] = {
+    "batch": 256,
+    "runtime": "fused",
+    "valid": 0.0,
+    "shuffle": "epoch",
+    "threads": 1,
+    "missing": "refuse",
+    "when_away": "wait",
+}
+"""The options that have a usual value; the others follow from the tables, or are left out."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +60,14 @@ class Settings:
     evaluate_every: int
     stop_drop: float | None
     threads: int
-    # What came later has a default, so that older folders can be resumed.
+    # Settings of later versions have a default, so that runs of older versions can be resumed.
     missing: str = "refuse"
     when_away: str = "wait"
     task: str = "classes"
     weights: list[float] | str | None = None
-    cluster: dict[str, Any] | None = None  # where, which changes no number; a resumed run must know it all the same
+    cluster: dict[str, Any] | None = None  # changes no result, but a resumed run needs it to run in the same place
 
 
 def complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a folder, with the defaults of what came after it was written."""
+    """The settings in a run folder, with defaults for those that its version did not have."""
     return {field.name: field.default for field in fields(Settings) if field.default is not MISSING} | settings

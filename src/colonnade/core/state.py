@@ -12,7 +12,7 @@ from colonnade.errors import CheckpointError
 
 Packed = dict[str, Tensor]
 MAX_DIMENSIONS = 8
-"""Of a tensor that travels or is kept."""
+"""The most dimensions of a tensor that is sent or saved."""
 ELEMENTWISE_OPTIMIZERS = (
     torch.optim.SGD,
     torch.optim.Adam,
@@ -36,7 +36,7 @@ def pack(things: Mapping[str, Any]) -> Packed:
 
 
 def unpack(things: Mapping[str, Any], packed: Packed, whose: str) -> None:
-    """Put what :func:`pack` gave back in place, bit for bit."""
+    """Copy the tensors of :func:`pack` back into the modules, optimisers and tensors, bit for bit."""
     for name, thing in things.items():
         mine = under(packed, name)
         if isinstance(thing, torch.optim.Optimizer):
@@ -62,7 +62,7 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> Packed:
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
-    """Replace an optimiser's buffers by saved ones, which must be of the same kind and fit its parameters."""
+    """Replace an optimiser's buffers by saved ones, which must fit its class and its parameters."""
     kind, parameters = type(optimizer).__name__, _parameters_of(optimizer)
     for name, value in packed.items():
         saved_kind, position, *_ = *name.split("/"), ""
@@ -80,7 +80,7 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
 
 
 def is_counter(name: str) -> bool:
-    """Whether a saved buffer is one number for all of a parameter, such as a step count."""
+    """Whether a saved buffer is one number for a whole parameter, such as a step count."""
     return name.endswith(("/step", "/mu_product"))
 
 
@@ -90,7 +90,7 @@ def position_of(name: str) -> int:
 
 
 def copy(tensor: Tensor) -> Tensor:
-    """A copy without history and in plain memory order, as safetensors wants it."""
+    """A copy without gradient history in contiguous memory, as safetensors needs it."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
@@ -110,9 +110,11 @@ def _tensors_of(thing: Any) -> Packed:
 
 def _copy_in(what: str, current: Packed, saved: Packed) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in current.items()}
-    came = {name: tuple(tensor.shape) for name, tensor in saved.items()}
-    if shapes != came:
-        raise CheckpointError(f"{what} has tensors {came} in the checkpoint but {shapes} in this run; it is foreign.")
+    saved_shapes = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+    if shapes != saved_shapes:
+        raise CheckpointError(
+            f"{what} has tensors {saved_shapes} in the checkpoint but {shapes} in this run; it is foreign."
+        )
     with torch.no_grad():
         for name, tensor in current.items():
             tensor.copy_(saved[name])

@@ -1,10 +1,10 @@
-"""What one organisation holds: ids, columns, and at the owner the labels.
+"""One organisation's table: ids, columns, and at the owner the labels.
 
 A *federation* is a plain list of tables about the same rows in the same order. Exactly one
 table has labels; it is the owner's and comes first. The owner may hold columns too.
 
-With *several owners* the first tables have labels and no columns, each of rows of its own; together
-they have those of all rows. Only methods that say so train on such a federation.
+With *several owners* the first tables have labels and no columns. Each owner has the labels of some rows, and together
+they have those of all rows. Only methods that declare ``several_owners`` train on such a federation.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _per_channel(value: float | tuple[float, ...]) -> Tensor:
 class Table:
     """One organisation's rows.
 
-    ``columns`` is ``[rows, ...]``: numbers (kept as float32) or uint8 pixels, which stay uint8
-    and stay a view of the array they were cut from until a batch is drawn.
-    ``preparation`` is how they were made of a party's raw columns, if :func:`colonnade.prepare` made them.
+    ``columns`` is ``[rows, ...]``: numbers, which become float32, or uint8 pixels. Pixels stay uint8, and a view of the
+    array that they were cut from, until a batch is drawn.
+    ``preparation`` is how the columns were made from a party's raw ones, if :func:`colonnade.prepare` made them.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -113,7 +113,7 @@ class Table:
 
     def draw(self, rows: Tensor) -> Tensor:
         """The scaled inputs of the given rows, float32."""
-        drawn: Tensor = self.columns.index_select(0, rows)  # many times quicker than columns[rows]
+        drawn: Tensor = self.columns.index_select(0, rows)  # many times faster than columns[rows]
         return self.scale(drawn) if self.scale else drawn.to(torch.float32)
 
     def take(self, rows: Any) -> Table:
@@ -139,7 +139,7 @@ class Table:
 def check_federation(tables: Sequence[Table], *, labelled: bool = True, several: bool = False) -> None:
     """Refuse a federation that cannot be trained on, with one sentence that says why.
 
-    ``several`` allows several owners: tables with labels of rows of their own, before all others.
+    ``several`` allows several owners: the tables before all others, each with the labels of its own rows.
     """
     if isinstance(tables, Table) or not tables:
         raise TableError("no federation came; give a list of tables with the owner's first.")
@@ -181,7 +181,7 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True, several:
 
 
 def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
-    """The federation of the owner and the named parties, in their old order; its origin says so."""
+    """The federation of only the owner and the named parties, in their old order; its origin records the names."""
     check_federation(tables, labelled=False)
     for name in names:
         if name not in [table.name for table in tables]:
@@ -197,17 +197,17 @@ def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
 
 
 def parties_of(tables: Sequence[Table]) -> list[Table]:
-    """The tables that hold columns: the parties, the owner among them if it has columns."""
+    """The tables with columns: those of the parties, and the owner's if it has columns."""
     return [table for table in tables if table.columns is not None]
 
 
 def owners_of(tables: Sequence[Table]) -> list[Table]:
-    """The tables before the first that has no labels: the owner's, or those of several owners."""
+    """The tables at the front that have labels: the owner's, or those of several owners."""
     return [*takewhile(lambda table: table.labels is not None, tables)] or [tables[0]]
 
 
 def _check_owners(owners: Sequence[Table], parties: Sequence[Table]) -> None:
-    """Whether several owners share the rows among them: each row has one owner."""
+    """Refuse several owners unless every row has exactly one of them."""
     for table in owners:
         if table.columns is not None:
             raise TableError(f"'{table.name}' is one of {len(owners)} owners and has columns; only one owner may.")
@@ -253,9 +253,9 @@ def check_classes(labels: Tensor, name: str) -> int:
     return classes
 
 
-def _same_rows(name: str, what: str, came: int, expected: int) -> None:
-    if came != expected:
-        raise TableError(f"table '{name}' has {expected} ids but {came} rows of {what}; they must be as many.")
+def _same_rows(name: str, what: str, rows: int, ids: int) -> None:
+    if rows != ids:
+        raise TableError(f"table '{name}' has {ids} ids but {rows} rows of {what}; they must be as many.")
 
 
 def _ids(ids: Any, name: str) -> np.ndarray:
@@ -285,7 +285,7 @@ def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
     if tensor.dtype == torch.uint8:
         return tensor
     tensor = tensor.to(torch.float32)
-    least, greatest = tensor.aminmax()  # NaN if there is one; takes no memory, where isfinite takes more than the table
+    least, greatest = tensor.aminmax()  # NaN if there is one; needs no extra memory, unlike isfinite
     if not bool(torch.isfinite(least) & torch.isfinite(greatest)):
         column = int(torch.nonzero(~torch.isfinite(tensor.flatten(1)))[0, 1])
         raise TableError(
@@ -296,7 +296,7 @@ def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """The array itself if torch can look at its memory, else a copy that it can."""
+    """The array itself if torch can share its memory, else a copy that torch can."""
     if array.dtype.kind == "b":
         return array.astype(np.uint8)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:

@@ -1,4 +1,4 @@
-"""What is to be learnt: classes, values, or several labels at once; all that depends on it is found here, once.
+"""The task that a model learns: classes, values, or several labels at once. Everything that depends on it is here.
 
 ===========  ======================  =====================  ====================================  ===========
 task         labels                  a row's loss           p(o)                                  score
@@ -9,14 +9,14 @@ several      0 or 1, [n, L]          binary cross-entropy,  sigmoid             
                                      summed over labels
 ===========  ======================  =====================  ====================================  ===========
 
-Losses are means over rows. All three are chosen so that the gradient of a row's loss by its outputs o is p(o) - y: so
-what a gradient tells, and what a dual is at the exact z-step, is the same for all tasks. Two classes are a softmax too.
+Losses are means over rows. In all three tasks the gradient of a row's loss by its outputs o is p(o) - y. So a gradient
+means the same in every task, and so does a dual after the exact z-step. Two classes use a softmax, too.
 
-*Values* are standardised inside by mean and deviation of the owner's training labels, so that learning rates fit any
-unit. Both numbers stay at the owner, are part of its state, and are undone in predictions and metrics.
+*Values* are standardised for training, with mean and deviation of the owner's training labels, so that learning rates
+do not depend on the unit. Both numbers stay at the owner, in its state. Predictions and metrics use the labels' unit.
 
-*Weights* multiply a row's loss by that of its class, or a label's loss where the label is 1. They shape training alone:
-metrics are unweighted. They are the owner's; the parties' task has none.
+*Weights* multiply a row's loss by the weight of its class, or a label's loss where the label is 1. They are used in
+training only; metrics are unweighted. Only the owner has them: the parties' task has no weights.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from colonnade.core.prox import cross_entropy_prox, logistic_prox, squared_prox
 from colonnade.core.table import check_classes
 from colonnade.errors import ConfigError, TableError, unknown
 
-Weights = str | Sequence[float] | None  # "balanced", one positive number per class or label, or none
+Weights = str | Sequence[float] | None  # "balanced", or one positive number per class or label, or None
 
 
 @dataclass(frozen=True, eq=False)
 class Task(ABC):
-    """What is to be learnt, with everything that depends on it."""
+    """The task, with everything that depends on it."""
 
     name: ClassVar[str]
     score: ClassVar[str]
-    """The metric that says how good a model is, the higher the better: for early stopping and in reports."""
+    """The metric that a model is judged by in early stopping and reports; higher is better."""
 
     outputs: int
     """How many numbers a model gives for a row: classes, values or labels."""
@@ -53,47 +53,47 @@ class Task(ABC):
 
     @property
     def public(self) -> Task:
-        """The task as the parties know it: nothing that is made of labels."""
+        """The task as the parties know it, without anything that was computed from labels."""
         return type(self)(self.outputs)
 
     # labels
 
     @abstractmethod
     def check(self, labels: Tensor) -> None:
-        """Refuse labels that the model cannot give."""
+        """Refuse labels that do not fit the model's outputs."""
 
     def inside(self, labels: Tensor) -> Tensor:
-        """A table's labels, or soft targets, as training sees them."""
+        """A table's labels, or soft targets, in the form that training uses."""
         return labels
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Labels as training sees them with one number per output."""
+        """Labels in the form of :meth:`inside`, with one number per output."""
         return labels
 
     @abstractmethod
     def check_targets(self, targets: object, rows: int) -> Tensor:
-        """Soft targets as float32, if they can be learnt instead of a table's labels."""
+        """Soft targets as float32, if they can replace a table's labels in training."""
 
     # the loss
 
     @abstractmethod
     def probabilities(self, o: Tensor) -> Tensor:
-        """What outputs say of labels as training sees them; the loss's gradient is this less the label."""
+        """The outputs' estimate p(o) of the labels; the loss's gradient is this estimate minus the label."""
 
     @abstractmethod
     def row_losses(self, o: Tensor, targets: Tensor) -> Tensor:
-        """Every output's share in its row's loss, before weights."""
+        """Every output's part of its row's loss, before weights."""
 
     def factors(self, targets: Tensor) -> Tensor | None:
-        """By what the weights multiply the loss, row by row or output by output; None without weights."""
+        """The factors of the loss that follow from the weights, per row or per output; None without weights."""
         return None
 
     def loss(self, o: Tensor, labels: Tensor) -> Tensor:
-        """The mean loss of rows [rows, outputs]; class numbers or one number per output are labels."""
+        """The mean loss of outputs [rows, outputs]; the labels are class numbers, or one number per output."""
         return self.party_loss(o, self.targets(labels))
 
     def party_loss(self, o: Tensor, targets: Tensor) -> Tensor:
-        """The same with a party axis in front, if there is one: one number per party."""
+        """The mean loss, per party if there is a party axis in front; targets have one number per output."""
         factors, losses = self.factors(targets), self.row_losses(o, targets)
         return (losses if factors is None else factors * losses).sum(-1).mean(-1)
 
@@ -107,10 +107,10 @@ class Task(ABC):
     def prox(self, total: Tensor, dual: Tensor, labels: Tensor, rho: float) -> Tensor:
         """The exact z-step of ADMM: argmin_z loss(z, y) - <dual, z> + rho/2 |total - z|^2 for every row."""
 
-    # what a user sees
+    # predictions and metrics for users
 
     def predictions(self, o: Tensor) -> Tensor:
-        """What a user is given for outputs [rows, outputs]."""
+        """The predictions that a user gets for outputs [rows, outputs]."""
         return self.probabilities(o)
 
     @abstractmethod
@@ -124,13 +124,13 @@ class Classes(Task):
     name, score = "classes", "accuracy"
 
     def check(self, labels: Tensor) -> None:
-        """Class numbers below the number of classes."""
+        """Refuse all but class numbers below the number of classes."""
         if labels.ndim != 1 or labels.is_floating_point():
             raise TableError("the labels are not class numbers, but the model was trained on classes.")
         check_labels(labels, self.outputs)
 
     def targets(self, labels: Tensor) -> Tensor:
-        """Soft as they are, or one-hot."""
+        """Soft targets unchanged, class numbers as one-hot rows."""
         return labels if labels.is_floating_point() else F.one_hot(labels, self.outputs)
 
     def check_targets(self, targets: object, rows: int) -> Tensor:
@@ -154,12 +154,12 @@ class Classes(Task):
         return F.cross_entropy(o, labels) if self.weights is None else super().loss(o, labels)
 
     def prox(self, total: Tensor, dual: Tensor, labels: Tensor, rho: float) -> Tensor:
-        """By Newton's method on one number per row."""
+        """The z-step by Newton's method on one number per row."""
         weights = None if self.weights is None else self.factors(self.targets(labels))
         return cross_entropy_prox(total, dual, labels, rho, weights)
 
     def metrics(self, o: Tensor, labels: Tensor) -> dict[str, float]:
-        """Accuracy and loss; of two classes what credit people ask for too."""
+        """Accuracy and loss; with two classes also the metrics that credit scoring uses."""
         return metrics(o, labels)
 
 
@@ -170,21 +170,21 @@ class Values(Task):
     name, score = "values", "r2"
 
     scale: Tensor | None = field(default=None, repr=False)
-    """Mean and deviation [2, outputs] of the training labels, at the owner only; None if labels stay as they are."""
+    """Mean and deviation [2, outputs] of the training labels, at the owner only; None without standardisation."""
 
     def check(self, labels: Tensor) -> None:
-        """As many numbers per row as the model gives."""
+        """Refuse labels with another number of values per row than the model's."""
         width = 1 if labels.ndim == 1 else labels.shape[1]
         if width != self.outputs:
             raise TableError(f"the labels have {width} values per row, but the model was trained on {self.outputs}.")
 
     def inside(self, labels: Tensor) -> Tensor:
-        """Standardised, [rows, outputs], float32."""
+        """Standardised labels [rows, outputs], float32."""
         wide = (labels.unsqueeze(-1) if labels.ndim == 1 else labels).double()
         return (wide if self.scale is None else (wide - self.scale[0]) / self.scale[1]).float()
 
     def check_targets(self, targets: object, rows: int) -> Tensor:
-        """As many numbers as there are labels, in the labels' own units."""
+        """As many finite numbers as there are labels, in the labels' own units."""
         exact = _tensor(targets, [(rows, self.outputs), *([(rows,)] if self.outputs == 1 else [])]).float()
         if not bool(torch.isfinite(exact).all()):
             raise TableError("some targets are NaN or infinite; give every row a number.")
@@ -199,7 +199,7 @@ class Values(Task):
         return (o - targets).square() / 2
 
     def prox(self, total: Tensor, dual: Tensor, labels: Tensor, rho: float) -> Tensor:
-        """In closed form."""
+        """The z-step in closed form."""
         return squared_prox(total, dual, labels, rho)
 
     def predictions(self, o: Tensor) -> Tensor:
@@ -208,10 +208,10 @@ class Values(Task):
         return own.squeeze(-1) if self.outputs == 1 else own
 
     def metrics(self, o: Tensor, labels: Tensor) -> dict[str, float]:
-        """The loss as training sees it; r2, rmse and mae in the labels' own units."""
+        """The loss of standardised values; r2, rmse and mae in the labels' own units."""
         self.check(labels)
-        found = {"loss": float(self.loss(o.double(), self.inside(labels).double()))}
-        return found | value_metrics(self.predictions(o), labels)
+        loss = float(self.loss(o.double(), self.inside(labels).double()))
+        return {"loss": loss} | value_metrics(self.predictions(o), labels)
 
 
 class Several(Task):
@@ -220,16 +220,16 @@ class Several(Task):
     name, score = "several", "accuracy"
 
     def check(self, labels: Tensor) -> None:
-        """A matrix of noughts and ones with as many columns as the model has labels."""
+        """Refuse all but a matrix of 0 and 1 with as many columns as the model has labels."""
         if labels.ndim != 2 or labels.shape[1] != self.outputs:
-            came = tuple(labels.shape[1:])
+            shape = tuple(labels.shape[1:])
             raise TableError(
-                f"the labels have shape {came} per row, but the model was trained on {self.outputs} labels."
+                f"the labels have shape {shape} per row, but the model was trained on {self.outputs} labels."
             )
         _check_binary(labels, "the labels")
 
     def inside(self, labels: Tensor) -> Tensor:
-        """As float32."""
+        """Labels as float32."""
         return labels.float()
 
     def check_targets(self, targets: object, rows: int) -> Tensor:
@@ -252,7 +252,7 @@ class Several(Task):
         return None if self.weights is None else 1 + targets * (self.weights - 1)
 
     def prox(self, total: Tensor, dual: Tensor, labels: Tensor, rho: float) -> Tensor:
-        """By Newton's method on every output."""
+        """The z-step by Newton's method on every output."""
         return logistic_prox(total, dual, labels, rho, self.factors(labels))
 
     def metrics(self, o: Tensor, labels: Tensor) -> dict[str, float]:
@@ -265,7 +265,7 @@ TASKS: dict[str, type[Task]] = {task.name: task for task in (Classes, Values, Se
 
 
 def task_of(labels: Tensor, given: str | None = None) -> str:
-    """The task's name: the one given, or what the labels look like.
+    """The task's name: the given one, or the one that the labels look like.
 
     >>> task_of(torch.tensor([0, 1])), task_of(torch.tensor([0.5, 1.2])), task_of(torch.tensor([[0, 1], [1, 1]]))
     ('classes', 'values', 'several')
@@ -278,7 +278,7 @@ def task_of(labels: Tensor, given: str | None = None) -> str:
 
 
 def plain_weights(weights: Any) -> list[float] | str | None:
-    """Weights as plain data, or one sentence about what came instead."""
+    """Weights as plain data; anything else is refused."""
     if weights is None or isinstance(weights, str):
         if weights not in (None, "balanced"):
             raise unknown("weights", weights, ["balanced"])
@@ -306,7 +306,7 @@ def make_task(
 ) -> Task:
     """The owner's task, from all its labels; mean, deviation and balance are those of the rows ``trained``.
 
-    There are ``classes`` at least: a class that no training row has may still come later.
+    There are at least ``classes`` classes: one that no training row has may still occur later.
     """
     if name == "values":
         return _values(labels, weights, trained, table, scaled)
@@ -322,7 +322,7 @@ def make_task(
     _check_binary(labels, f"the labels of table '{table}'")
     outputs = labels.shape[1]
     ones = labels[trained].sum(0)
-    if weights == "balanced":  # as much weight on the ones of a label as on its noughts
+    if weights == "balanced":  # the rows where a label is 1 weigh as much as those where it is 0
         weights = ((len(trained) - ones) / ones.clamp(min=1)).clamp(min=1e-3).tolist()
     return Several(outputs, _weights(weights, outputs, ones, "label"))
 
@@ -338,7 +338,7 @@ def _values(labels: Tensor, weights: Weights, trained: Tensor, table: str, scale
 
 
 def _weights(weights: Weights, outputs: int, counts: Tensor, what: str) -> Tensor | None:
-    """One factor per class or label; None if all are one, which is the same as none."""
+    """One factor per class or label; None if all are 1, which is the same as no weights."""
     if weights == "balanced":
         weights = (counts.sum() / (outputs * counts.clamp(min=1))).tolist()
     if weights is None:

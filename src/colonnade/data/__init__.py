@@ -54,15 +54,15 @@ def load(
     """Two federations of a named data set: to train on and to test on. ``datasets()`` lists the names.
 
     Without ``parties`` the data set is cut as its description says: images in rows, patches or views, tables in the
-    parties that nature suggests, such as "demography" and "work". Otherwise ``parties``, ``by``, ``owner`` and
+    parties that its meaning suggests, such as "demography" and "work". Otherwise ``parties``, ``by``, ``owner`` and
     ``width`` are those of ``split``; a table is cut along its source columns, by number or name, before categories
-    become several columns, so none is spread over two parties.
+    become several columns, so that no category is spread over two parties.
 
-    ``rows`` keeps a random subset of the training rows, drawn with ``seed``. The test rows are always all of them
-    and always the same: the data set's own where it has its own, else a fixed stratified fifth.
+    ``rows`` keeps a random subset of the training rows, drawn with ``seed``. The test rows are always the same and
+    always complete: the data set's own test part if it has one, else a fixed stratified fifth of all rows.
 
     ``owners`` shares the training labels among several owners, evenly or with ``alpha`` class by class, as
-    :func:`colonnade.share` does with the same ``seed``; the test labels stay with one.
+    :func:`colonnade.share` does with the same ``seed``; the test labels stay with one owner.
 
     >>> train, test = load("digits", parties=4)
     >>> [(table.name, table.rows, table.shape) for table in train[:2]], test[0].rows
@@ -84,17 +84,17 @@ def load(
         origin = {**_plain(asked), "part": called}
         return split(part.X, part.y, ids=part.ids, owner=owner, classes=raw.classes, origin=origin, **how)
 
-    found = federation(train, "train")
+    tables = federation(train, "train")
     if owners is None and alpha is not None:
         raise ConfigError(f"alpha={alpha} shares labels among several owners; give owners=5, for instance.")
     if owners is not None:
-        origin = found[0].origin
-        found = [replace(table, origin=origin) for table in share(found, owners, alpha=alpha, seed=seed)]
-    return found, federation(raw.test, "test")
+        origin = tables[0].origin
+        tables = [replace(table, origin=origin) for table in share(tables, owners, alpha=alpha, seed=seed)]
+    return tables, federation(raw.test, "test")
 
 
 def reload(origin: Mapping[str, Any]) -> list[Table]:
-    """The federation that a table's ``origin`` tells of.
+    """The federation that a table's ``origin`` describes.
 
     >>> train, _ = load("digits", parties=2, rows=100, seed=7)
     >>> np.array_equal(reload(train[0].origin)[0].ids, train[0].ids)
@@ -120,7 +120,7 @@ def _image_cut(
 ) -> dict[str, Any]:
     by = by or dataset.by
     scale = raw.scale
-    if scale and by in ("overlap", "views"):  # these take the channels apart
+    if scale and by in ("overlap", "views"):  # these separate the channels, so one mean and deviation serves all
         scale = replace(scale, mean=float(np.mean(scale.mean)), std=float(np.mean(scale.std)))
     return {"parties": dataset.parties if parties is None else parties, "by": by, "width": width, "scale": scale}
 
@@ -134,7 +134,9 @@ def _table_cut(
         parties = raw.groups
     if isinstance(parties, int | np.integer) and raw.kinds_apart and by != "overlap":
         parties = _kinds_apart(dataset.name, raw.groups, int(parties))
-    numbers = np.arange(len(raw.sources))[None]  # split itself tells who gets which source column
+    numbers = np.arange(len(raw.sources))[
+        None
+    ]  # split the column numbers to learn which party gets which source column
     shares = split(numbers, [0], parties or 0, by=by, width=width, owner="first", column_names=tuple(raw.sources))
     columns = {t.name: [c for source in t.column_names for c in raw.sources[source]] for t in shares}
     return {
@@ -155,7 +157,7 @@ def _kinds_apart(name: str, groups: dict[str, tuple[str, ...]], parties: int) ->
 
 
 def _plain(value: Any) -> Any:
-    """The same in JSON's types."""
+    """A value in JSON's types."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if value is None or isinstance(value, str):

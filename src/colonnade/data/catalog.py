@@ -1,7 +1,7 @@
-"""What data sets there are, before any of them is read.
+"""The catalogue of data sets; none is read here.
 
-Files lie in the folder that the environment variable COLONNADE_DATA names. Nothing is shipped inside
-the package: some licences are for research only, and the rest is large.
+Their files are in the folder that the environment variable COLONNADE_DATA names. The package contains no data: some
+licences are for research only, and the other files are large.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VARIABLE = "COLONNADE_DATA"
 
 @dataclass(frozen=True)
 class Dataset:
-    """One data set: its size, its licence, where it comes from and how it is cut by default."""
+    """One data set: its size, its licence, its source and its default split."""
 
     name: str
     rows: tuple[int, int]  # train, test
@@ -27,7 +27,7 @@ class Dataset:
     parties: int | None = None  # the default split, for load(); None where the data have natural parties
     by: str = "columns"
     file: str = ""
-    layout: str = ""  # what the file must hold
+    layout: str = ""  # the contents that the file must have
     openml: tuple[str, int] | None = None
     task: str = "classification"
 
@@ -45,7 +45,7 @@ class Dataset:
 
     @property
     def where(self) -> str:
-        """Where load() would take it from now: scikit-learn, a file, OpenML, or nowhere."""
+        """Where load() would read it from now: scikit-learn, a file, OpenML, or nowhere."""
         if not self.file:
             return "scikit-learn"
         if self.path:

@@ -1,4 +1,4 @@
-"""The data sets that come as arrays of features, not as tables of named columns with categories."""
+"""Readers of the data sets that are arrays of features, not tables of named columns with categories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_breast_cancer(dataset: Dataset) -> Raw:
 
 
 def read_nuswide(dataset: Dataset) -> Raw:
-    """Image features, standardised by their makers, and tags, 0 or 1: both stay as they are."""
+    """Image features, already standardised, and tags, which are 0 or 1; neither is changed."""
     arrays = _features(dataset, ("ids", "image", "tags", "y"))
     image, tags, y = arrays["image"], arrays["tags"], arrays["y"]
     X = np.concatenate([image, tags.astype(np.float32)], axis=1)

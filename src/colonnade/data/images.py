@@ -1,4 +1,4 @@
-"""The image data sets: uint8 pixels, channels first, one array per part."""
+"""Readers of the image data sets: uint8 pixels, channels first, one array per part."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def read_digits(dataset: Dataset) -> Raw:
 
 
 def read_pixels(dataset: Dataset) -> Raw:
-    """Images that lie in the file as they are, else from OpenML."""
+    """Images that a file holds as arrays of pixels, else from OpenML."""
     path = dataset.path
     return _raw(dataset, _pixels(path, dataset) if path else _from_openml(dataset))
 
 
 def read_sprites(dataset: Dataset) -> Raw:
-    """Images that lie in the file as a few large WebP pictures, else from OpenML."""
+    """Images that a file holds as a few large WebP pictures, else from OpenML."""
     path = dataset.path
     return _raw(dataset, _unpacked(path, dataset) if path else _from_openml(dataset))
 
 
 def read_views(dataset: Dataset) -> Raw:
-    """ModelNet40: sorted by class in its file, so shuffled here, under the shapes' own names."""
+    """ModelNet40, with the shapes' own names as ids; shuffled, because the file is sorted by class."""
     path = dataset.path
     raw = _raw(dataset, _pixels(path, dataset, more=("ids_train", "ids_test")) if path else _from_openml(dataset))
     return Raw(shuffled(raw.train), shuffled(raw.test), raw.classes, raw.scale)
@@ -63,7 +63,7 @@ def _raw(dataset: Dataset, arrays: Arrays) -> Raw:
 
 
 def _ids(arrays: Arrays, part: str) -> np.ndarray:
-    """The pictures' own names, or numbers; ids are people, so those of the test pictures go on where the others end."""
+    """The pictures' names, or numbers; test pictures continue the training pictures' numbers, so ids are unique."""
     ids = arrays.get(f"ids_{part}")
     if ids is not None:
         return ids.astype(str)

@@ -1,4 +1,4 @@
-"""What the columns of each csv file mean, and which of them belong to one organisation by nature."""
+"""The meaning of the columns of each csv file, and which of them naturally belong to one organisation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layout:
-    """What the columns of a table mean; the natural parties in ``groups`` together name every column used."""
+    """The meaning of a table's columns; the natural parties in ``groups`` together name every column that is used."""
 
     target: str
     classes: tuple[str, str]
@@ -16,8 +16,10 @@ class Layout:
     categories: tuple[str, ...] = ()
     skewed: tuple[str, ...] = ()  # counts over many orders of magnitude, read as logarithms
     ids: str = ""
-    part: str = ""  # the column that says "train" or "test"; whatever is not "test" is for training
-    openml: tuple[str, ...] = ()  # the columns of OpenML's copy, which has the same ones, partly under other names
+    part: str = ""  # the column with "train" or "test"; all rows that are not "test" are for training
+    openml: tuple[
+        str, ...
+    ] = ()  # the columns of OpenML's copy in its order, which are the same under partly different names
 
     @property
     def columns(self) -> list[str]:

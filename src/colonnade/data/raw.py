@@ -9,7 +9,7 @@ import numpy as np
 from colonnade.core.table import Scale
 
 _HELD_OUT = 5  # every fifth row is for testing
-_FIXED_SEED = 20240  # the parts of a data set never depend on a user's seed
+_FIXED_SEED = 20240  # the parts of a data set do not depend on a user's seed
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class RawPart:
 
 @dataclass(frozen=True)
 class Raw:
-    """Both parts of a data set, and what is needed to cut it.
+    """Both parts of a data set, with the facts that are needed to cut it into parties.
 
-    A table also has ``sources``, from each column of its source to the columns of X that encode it, and ``groups``,
-    the natural parties, in source columns. ``kinds_apart``: no party of an even split may hold columns of two groups.
+    A table also has ``sources``, which maps each source column to the columns of X that encode it, and ``groups``, the
+    natural parties and their source columns. With ``kinds_apart`` no party of an even split gets columns of two groups.
     """
 
     train: RawPart
@@ -52,9 +52,9 @@ def hold_out(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     random = np.random.default_rng(_FIXED_SEED)
     order = random.permutation(len(y))
-    order = order[np.argsort(y[order], kind="stable")]  # class by class, shuffled within
-    held = np.arange(len(y)) % _HELD_OUT == 0
-    return random.permutation(order[~held]), random.permutation(order[held])
+    order = order[np.argsort(y[order], kind="stable")]  # sorted by class, shuffled within each
+    tested = np.arange(len(y)) % _HELD_OUT == 0
+    return random.permutation(order[~tested]), random.permutation(order[tested])
 
 
 def shuffled(part: RawPart) -> RawPart:

@@ -1,7 +1,7 @@
-"""Several owners: labels of disjoint sets of rows, at owners of their own.
+"""Several owners, each with the labels of its own rows.
 
-A federation with several owners is still a plain list of tables: first the owners', with labels of their own
-rows and no columns, then the parties', with columns of all rows.
+A federation with several owners is still a plain list of tables: first the owners' tables, each with the labels of its
+own rows and no columns, then the parties' tables with columns of all rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.table import Table, check_classes, check_federation, owners_of
 from colonnade.errors import ConfigError, TableError
 
-_TRIES = 1000  # so often a Dirichlet draw that leaves an owner without rows is drawn again
+_TRIES = 1000  # how often to repeat a Dirichlet draw that leaves an owner without rows
 
 
 def share(
@@ -33,7 +33,7 @@ def share(
 ) -> list[Table]:
     """Share the labels of a federation among several owners, "owner 1", "owner 2", ...
 
-    Rows are drawn at random, as many for each owner, or in proportion to ``sizes``. With ``alpha`` every class is
+    Rows are drawn at random, equally many for each owner, or in proportion to ``sizes``. With ``alpha`` every class is
     shared in proportions from a Dirichlet distribution: 100 is nearly even, 0.1 gives most of a class to one owner.
 
     >>> import colonnade as cn
@@ -72,24 +72,24 @@ def _check(owners: int, sizes: Sequence[float] | None, alpha: float | None, rows
 
 
 def _cut(rows: np.ndarray, proportions: np.ndarray) -> list[np.ndarray]:
-    """Rows in parts of these proportions."""
+    """Cut rows into parts of these proportions."""
     ends = np.rint(np.cumsum(proportions) / np.sum(proportions) * len(rows)).astype(int)
     return np.split(rows, ends[:-1])
 
 
 def _by_class(labels: np.ndarray, owners: int, alpha: float, random: np.random.Generator) -> list[np.ndarray]:
-    """Rows in parts of which each class has its own proportions, every part with at least one row."""
+    """Cut rows into parts, with proportions of their own for every class; every part gets at least one row."""
     classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for _ in range(_TRIES):
         cuts = [_cut(random.permutation(rows), random.dirichlet([alpha] * owners)) for rows in classes]
-        parts = [np.concatenate(one) for one in zip(*cuts, strict=True)]
+        parts = [np.concatenate(pieces) for pieces in zip(*cuts, strict=True)]
         if min(map(len, parts)):
             return parts
     raise ConfigError(f"alpha={alpha} leaves one of {owners} owners without rows in {_TRIES} draws; take a larger one.")
 
 
 def places_of(tables: Sequence[Table]) -> tuple[Tensor, ...]:
-    """Each owner's rows, numbered as the parties number theirs."""
+    """Each owner's rows, as the parties number rows."""
     owners = owners_of(tables)
     ids = tables[-1].ids
     order = np.argsort(ids, kind="stable")
@@ -97,7 +97,7 @@ def places_of(tables: Sequence[Table]) -> tuple[Tensor, ...]:
 
 
 def all_labels(tables: Sequence[Table]) -> Tensor:
-    """The labels of all rows in the parties' order, whoever owns them."""
+    """The labels of all rows of all owners, in the parties' order."""
     owners = owners_of(tables)
     if len(owners) == 1:
         return owners[0].labels  # type: ignore[no-any-return]
@@ -110,7 +110,7 @@ def all_labels(tables: Sequence[Table]) -> Tensor:
 
 
 def check_alike(owners: Sequence[Table]) -> None:
-    """Refuse owners of whom some have one label per row and others several."""
+    """Refuse owners if some have one label per row and others have several."""
     for owner in owners:
         if owner.labels.shape[1:] != owners[0].labels.shape[1:]:
             raise TableError(
@@ -120,10 +120,10 @@ def check_alike(owners: Sequence[Table]) -> None:
 
 
 def warn_of_lonely_classes(tables: Sequence[Table]) -> None:
-    """Say which classes only one of several owners has seen: the others learn them by averaging alone."""
+    """Warn about classes that only one of several owners has: the others learn them by averaging only."""
     owners = owners_of(tables)
     seen = [set(owner.labels.tolist()) for owner in owners]
-    lonely = sorted(label for label in set.union(*seen) if sum(label in one for one in seen) == 1)
+    lonely = sorted(label for label in set.union(*seen) if sum(label in classes for classes in seen) == 1)
     if lonely and len(owners) > 1:
         warnings.warn(
             f"classes {', '.join(map(str, lonely))} are seen by one owner only; the others learn them from averages.",
@@ -134,7 +134,7 @@ def warn_of_lonely_classes(tables: Sequence[Table]) -> None:
 def schedule_for(
     tables: Sequence[Table], method: Method, batch: int, seed: int, valid: float, shuffle: str
 ) -> Schedule | SharedSchedule:
-    """The rows of every round: one owner's, or of each of several owners its own."""
+    """The schedule of one owner's rows, or of the rows of several owners."""
     if method.several_owners:
         return SharedSchedule(places_of(tables), batch, seed, valid, shuffle)
     return Schedule(tables[0].rows, batch, seed, valid, shuffle)

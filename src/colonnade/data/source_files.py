@@ -1,6 +1,6 @@
-"""Reading files that others made, fetching from OpenML, and the cache of decoded images.
+"""Read data files from others, download from OpenML, and keep a cache of decoded images.
 
-Files are not trusted: no pickle is ever read, and whatever is wrong with one ends in one DataError that names it.
+Files are not trusted: pickles are never read, and any problem with a file is raised as one DataError that names it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _PATIENCE = 30.0  # seconds without a byte from OpenML
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file makes its reader raise into one DataError."""
+    """Turn any exception that a damaged file causes in its reader into one DataError."""
     try:
         yield
     except DataError:
         raise
-    except Exception as error:  # zipfile, lzma, numpy, pandas and Pillow each have their own, and some of others
+    except Exception as error:  # zipfile, lzma, numpy, pandas and Pillow each raise different ones
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file anew.") from error
 
 
 def optional(module: str) -> Any:
-    """A module of the extra ``data``, or the error that says how to install it."""
+    """Import a module of the extra ``data``, or raise the error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -62,7 +62,7 @@ def read_arrays(path: Path, keys: Sequence[str], also: str | tuple[str, ...] = (
 
 
 def read_frame(path: Path, columns: Sequence[str], text: Sequence[str]) -> Any:
-    """The named columns of a csv file as a pandas frame; those in ``text`` stay text, as hashes such as 1e10 must."""
+    """The named columns of a csv file as a pandas frame; those in ``text`` stay text, such as hashes like 1e10."""
     pandas = optional("pandas")
     with reading(path):
         frame = pandas.read_csv(path, usecols=lambda column: column in columns, dtype=dict.fromkeys(text, str))
@@ -73,17 +73,17 @@ def read_frame(path: Path, columns: Sequence[str], text: Sequence[str]) -> Any:
 
 
 def fetch(dataset: Dataset, as_frame: bool) -> tuple[Any, Any]:
-    """Data and target from OpenML through scikit-learn, which keeps its own cache."""
+    """Data and target from OpenML by scikit-learn, which has a cache of its own."""
     if dataset.openml is None:
         raise missing(dataset)
     optional("pandas")  # scikit-learn's parser needs it
     name, version = dataset.openml
     say(f"fetching {dataset.name} from OpenML, once ...")
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_PATIENCE)  # scikit-learn sets none, and would wait for ever
+    socket.setdefaulttimeout(_PATIENCE)  # scikit-learn sets no timeout, and could wait forever
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its retries; ours is the one sentence below
+            warnings.simplefilter("ignore")  # scikit-learn warns of every retry; one error follows below instead
             bunch = optional("sklearn.datasets").fetch_openml(
                 name, version=version, as_frame=as_frame, n_retries=1, delay=0.5
             )
@@ -95,7 +95,7 @@ def fetch(dataset: Dataset, as_frame: bool) -> tuple[Any, Any]:
 
 
 def missing(dataset: Dataset, why: str = "OpenML does not have it") -> DataError:
-    """The error for a data set that is nowhere to be had."""
+    """The error for a data set that cannot be found anywhere."""
     folder = os.environ.get(VARIABLE)
     state = f"{VARIABLE} is {folder}, without that file" if folder else f"{VARIABLE} is not set"
     return DataError(
@@ -109,11 +109,11 @@ def cached(name: str, stamp: Sequence[int], make: Callable[[], Arrays]) -> Array
     path = cache_folder() / f"{name}.npz"
     with contextlib.suppress(DataError):
         if path.is_file():
-            kept = read_arrays(path, ["stamp"], also="")
-            if kept.pop("stamp").tolist() == list(stamp):
-                return kept
+            arrays = read_arrays(path, ["stamp"], also="")
+            if arrays.pop("stamp").tolist() == list(stamp):
+                return arrays
     made = make()
-    with contextlib.suppress(OSError):  # a full or read-only disk costs time, not the data
+    with contextlib.suppress(OSError):  # with a full or read-only disk the arrays are only made again next time
         _write(path, made | {"stamp": np.array(stamp)})
     return made
 
@@ -129,12 +129,12 @@ def _write(path: Path, arrays: Arrays) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(partial, path)  # whoever reads meanwhile sees the old file or the new, never half of one
+        os.replace(partial, path)  # another process reads the old file or the new one, never part of one
     except BaseException:
         os.unlink(partial)
         raise
 
 
 def say(line: str) -> None:
-    """One line of progress, on stderr so that output for machines stays clean."""
+    """Print one line of progress to stderr, so that stdout stays machine-readable."""
     print(f"colonnade: {line}", file=sys.stderr, flush=True)

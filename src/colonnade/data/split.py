@@ -1,8 +1,8 @@
-"""Cut one's own arrays into a federation, for experiments and for data that lie in one place.
+"""Cut arrays into a federation, for experiments and for data that are all in one place.
 
-Nothing is copied per party: the tables are views of one array, so a hundred parties cost the
-memory of one. Two things force a copy: a column list that is no arithmetic progression (one copy
-of those columns), and numbers that are neither float32 nor uint8 (one copy of the whole array).
+Nothing is copied per party: the tables are views of one array, so a hundred parties need the memory of one. Two things
+force a copy: a column list that is no arithmetic progression (those columns are copied), and numbers that are neither
+float32 nor uint8 (the whole array is copied once).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from colonnade.core.table import Scale, Table
 from colonnade.errors import ConfigError, TableError, unknown
 
-Take = slice | int | list[int]  # what a party takes along one axis
+Take = slice | int | list[int]  # a party's part of one axis
 Cut = tuple[Take, ...]  # the whole index, rows first
 Parties = int | tuple[int, int] | Sequence[Any] | Mapping[str, Any]
 
@@ -50,7 +50,7 @@ def split(
     ``parties`` is a number, a list of column lists, or a mapping from party name to column list.
     Columns are numbers, or names if ``column_names`` are given; two parties may hold the same column.
 
-    ``by`` says along what to cut. Parts come in order; array_split means as equal as possible.
+    ``by`` is the axis to cut along. Parts are in order; "like array_split" means parts as equal as possible.
 
     - ``"columns"``: the last axis, like array_split (the default for a table ``[n, columns]``);
     - ``"rows"``: rows of an image ``[n, (channels,) height, width]``, like array_split (its default);
@@ -96,14 +96,14 @@ def split(
 
 
 def _one_array(X: Any) -> Any:
-    """The array that all parties share, uint8 or float32; text stays as it is, for its table to name the column."""
+    """The array that all parties share, uint8 or float32; text stays, so that ``Table`` can report its column."""
     if isinstance(X, Tensor):
         return X if X.dtype == torch.uint8 else X.to(torch.float32)
     array = np.asarray(X)
     if array.dtype.kind not in "fiub":
         return array
-    kept = np.uint8 if array.dtype.kind == "b" or array.dtype == np.uint8 else np.float32
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=kept))
+    dtype = np.uint8 if array.dtype.kind == "b" or array.dtype == np.uint8 else np.float32
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=dtype))
 
 
 def _way(by: str | None, array: Any, width: int | None) -> str:
@@ -236,7 +236,7 @@ def _take(by: str, entry: Any, size: int, names: tuple[str, ...]) -> Take:
     if not numbers:
         raise ConfigError(f"a party's list of {by} is empty; give it some, or leave the party out.")
     if alone and by == "views":
-        return numbers[0]  # one view is an image, several are its channels
+        return numbers[0]  # one view is an image, several views are its channels
     steps = {after - before for before, after in pairwise(numbers)} or {1}
     step = steps.pop()
     return slice(numbers[0], numbers[-1] + 1, step) if not steps and step > 0 else numbers  # only a slice is a view

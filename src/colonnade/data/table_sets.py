@@ -1,7 +1,7 @@
-"""The table data sets: numbers standardised, categories one-hot, float32.
+"""Readers of the table data sets: numbers are standardised, categories are one-hot, all as float32.
 
-Whatever is learnt from the data for this (medians, means, categories) is learnt from all training rows and no test
-row, so the encoding does not change when only some rows are asked for.
+Medians, means and categories come from all training rows and no test row. The encoding therefore does not change when
+only some of the rows are loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_table(dataset: Dataset) -> Raw:
 
 
 def _from_openml(dataset: Dataset, layout: Layout) -> Any:
-    """OpenML's copies have the columns of the source in its order, partly under other names; their parts are merged."""
+    """OpenML's copy, with the source's column names; it has the same columns in the same order, in one part."""
     data, target = fetch(dataset, as_frame=True)
     if data.shape != (sum(dataset.rows), len(layout.openml)):
         raise missing(dataset, f"OpenML's copy has another shape, {data.shape}")
@@ -78,7 +78,7 @@ def _column(column: Any, train: np.ndarray, categories: bool, skewed: bool) -> t
 
 
 def standardised(X: np.ndarray, train: np.ndarray, skewed: bool = False) -> np.ndarray:
-    """Columns of mean 0 and deviation 1 over the training rows; what is absent becomes the median."""
+    """Columns of mean 0 and deviation 1 over the training rows; missing values become the median."""
     X = np.where(np.isnan(X), np.nanmedian(X[train], axis=0), X)
     if skewed:
         X = np.sign(X) * np.log1p(np.abs(X))
@@ -89,10 +89,10 @@ def standardised(X: np.ndarray, train: np.ndarray, skewed: bool = False) -> np.n
 
 def _one_hot(words: np.ndarray, train: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
     seen, counts = np.unique(words[train], return_counts=True)
-    kept = np.sort(seen[np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]])
-    block = (words[:, None] == kept).astype(np.float32)
-    titles = [f"{name}={word}" for word in kept]
-    if len(kept) < len(seen):
+    frequent = np.sort(seen[np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]])
+    block = (words[:, None] == frequent).astype(np.float32)
+    titles = [f"{name}={word}" for word in frequent]
+    if len(frequent) < len(seen):
         block = np.concatenate([block, 1 - block.sum(axis=1, keepdims=True)], axis=1)
         titles.append(f"{name}=other")
     return block, titles

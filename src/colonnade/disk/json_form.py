@@ -1,8 +1,12 @@
-"""What plain data from a file must look like: a form of nested lists and tables, and the first place that differs.
+"""Check that plain data from a file has an expected form, and name the first place where it does not.
 
-A form is a :class:`Kind`; ``[form]`` for a list of such; ``{"name": form}`` for a table with such entries and maybe
-others, of which ``"name?"`` may be absent; ``{"*": form}`` for a table in which all are such; ``(form, None)`` for
-such a thing or nothing.
+A form is one of these:
+
+* a :class:`Kind`, for a plain value of that kind;
+* ``[form]``, for a list whose elements all have that form;
+* ``{"name": form}``, for a table with that entry, and perhaps others; the entry ``"name?"`` may be left out;
+* ``{"*": form}``, for a table whose entries all have that form;
+* ``(form, None)``, for a value of that form or ``None``.
 """
 
 from __future__ import annotations
@@ -16,14 +20,14 @@ Form = Any
 
 @dataclass(frozen=True)
 class Kind:
-    """A plain value: how a sentence calls it, and whether something is one."""
+    """A kind of plain value: what an error message calls it, and a function that recognises it."""
 
     words: str
     fits: Callable[[Any], bool]
 
 
 class Wrong(NamedTuple):
-    """A place that is not as its form says."""
+    """A place where data does not have the expected form."""
 
     place: str
     came: Any
@@ -34,7 +38,7 @@ class Wrong(NamedTuple):
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and neither true nor false nor one that no machine adds."""
+    """Whether it is a float, or an integer that fits into 64 bits; true and false are no numbers."""
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
@@ -46,7 +50,7 @@ ANYTHING = Kind("anything", lambda _: True)
 
 
 def first_wrong(value: Any, form: Form, place: str = "") -> Wrong | None:
-    """The first place at which a value is not as its form says, or None.
+    """The first place where a value does not have the form, or None.
 
     >>> str(first_wrong({"rows": [1, "2"]}, {"rows": [NUMBER]}))
     "rows[1] is '2' where a number is expected"
@@ -63,7 +67,7 @@ def first_wrong(value: Any, form: Form, place: str = "") -> Wrong | None:
 def _wrong_in_list(value: Any, form: Form, place: str) -> Wrong | None:
     if not isinstance(value, list):
         return Wrong(place, value, "a list")
-    each = (first_wrong(one, form, f"{place}[{number}]") for number, one in enumerate(value))
+    each = (first_wrong(element, form, f"{place}[{number}]") for number, element in enumerate(value))
     return next((wrong for wrong in each if wrong is not None), None)
 
 

@@ -1,7 +1,7 @@
-"""Small files that others may have written or damaged, read so that none can hold up or fill a process.
+"""Read small files that others may have written or damaged, without blocking or filling the process.
 
-Only files are read, never a device, a pipe or a folder, and never more of one than it may have. What is wrong comes as
-an ``OSError`` whose ``strerror`` says it, or as a ``ValueError``, so that every reader adds its own sentence.
+Only regular files are read, never a device, a pipe or a folder, and never more bytes than a limit. A problem is raised
+as an ``OSError`` whose ``strerror`` describes it, or as a ``ValueError``; the caller adds its own sentence.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 LARGEST = 16 << 20  # bytes
-DEEPEST = 60  # levels; whatever is deeper is nothing of ours, and recursion would end at some level anyway
+DEEPEST = 60  # levels of nesting; Colonnade writes no deeper file, and Python's recursion has a limit anyway
 
 _KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DOTTED = re.compile(rf"""(?<![\w"'-])(?:{_KEY}){{{DEEPEST}}}""")
@@ -27,7 +27,7 @@ _DOTTED = re.compile(rf"""(?<![\w"'-])(?:{_KEY}){{{DEEPEST}}}""")
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BufferedReader]:
-    """A file to read bytes of; what is no file is refused before anything waits for it."""
+    """Open a file to read its bytes; a device, pipe or folder is refused before reading it could block."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:  # a NUL byte, or half of a character
@@ -56,38 +56,37 @@ def read_small(path: str | Path, most: int = LARGEST) -> bytes:
 
 
 def read_json(path: str | Path, most: int = LARGEST) -> Any:
-    """What a small JSON file holds."""
-    raw = read_small(path, most)
-    try:
-        found = json.loads(raw)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    check_depth(found)
-    return found
+    """The value in a small JSON file."""
+    return _parsed(json.loads, read_small(path, most))
 
 
 def read_toml(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
-    """What a small TOML file holds."""
+    """The table in a small TOML file."""
     text = read_small(path, most).decode("utf-8")
-    if _DOTTED.search(text):  # first: the parser takes a time that grows with the square of such a key
+    if _DOTTED.search(text):  # checked first: the parser's time grows with the square of such a key's length
         raise ValueError("it is nested too deep")
+    document: dict[str, Any] = _parsed(tomllib.loads, text)
+    return document
+
+
+def _parsed(parse: Callable[[Any], Any], source: bytes | str) -> Any:
     try:
-        found = tomllib.loads(text)
+        value = parse(source)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    check_depth(found)
-    return found
+    check_depth(value)
+    return value
 
 
 def check_depth(value: Any) -> None:
-    """Refuse lists in lists, or tables in tables, beyond all use: whatever looks through them would not come back.
+    """Refuse lists or tables that are nested too deep: a recursive function would fail on them.
 
     >>> check_depth([[{}]])
     """
     level = [value]
     for _ in range(DEEPEST):
-        each = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = [inner for one in each for inner in one if isinstance(inner, dict | list)]
+        nodes = (node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list))
+        level = [child for node in nodes for child in node if isinstance(child, dict | list)]
         if not level:
             return
     raise ValueError("it is nested too deep")

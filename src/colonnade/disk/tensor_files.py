@@ -1,4 +1,4 @@
-"""Files of tensors (safetensors): what a header claims is compared with the file before anything is hashed or held."""
+"""Files of tensors (safetensors): the sizes in a header are compared with the file before it is hashed or loaded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_tensors(path: Path) -> bytes:
 
 
 def check_length(file: BufferedReader) -> None:
-    """Raise a ``ValueError`` unless the file has just the bytes that its header speaks of."""
+    """Raise a ``ValueError`` unless the file is exactly as long as its header says."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(file.read(_LENGTH), "little")
     if size < _LENGTH or length > min(_LONGEST, size - _LENGTH):
@@ -34,7 +34,7 @@ def check_length(file: BufferedReader) -> None:
 
 
 def _end(header: bytes) -> int:
-    """Where the last tensor ends, behind the header."""
+    """Where the last tensor ends, counted from the end of the header."""
     try:
         entries = json.loads(header)
         return max((_offset(entry) for name, entry in entries.items() if name != "__metadata__"), default=0)

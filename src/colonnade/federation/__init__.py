@@ -1,1 +1,1 @@
-"""A federation between organisations: every side in its own process, with its own keys, links, logs and records."""
+"""A federation between organisations: every side in its own process, with its own keys, connections and records."""

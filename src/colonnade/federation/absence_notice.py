@@ -1,4 +1,4 @@
-"""Says so when a run goes on without somebody, as its job lets it."""
+"""Says so in the log when a run goes on without a party, as its job lets it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from colonnade.run.training import Run
 log = logging.getLogger(__name__)
 
 
-class Absent:
-    """Looks at a run after every round, and logs who begins to be away from it and who is back."""
+class AbsenceNotice:
+    """Looks at a run after every round, and logs which party begins to be absent from it and which one is back."""
 
     def __init__(self, run: Run) -> None:
-        self._missed, self._away = dict(run.missed), frozenset[str]()
+        self._missed, self._absent = dict(run.missed), frozenset[str]()
 
     def look(self, run: Run) -> None:
         """Compare with the round before."""
-        away = frozenset(name for name, rounds in run.missed.items() if rounds > self._missed[name])
-        for name in sorted(away - self._away):
+        absent = frozenset(name for name, rounds in run.missed.items() if rounds > self._missed[name])
+        for name in sorted(absent - self._absent):
             what = "the run goes on without it" if run.took_part else "the round is left out"
             log.warning("'%s' is away from round %d: %s", name, run.round, what)
-        for name in sorted((self._away - away) & set(run.took_part)):
+        for name in sorted((self._absent - absent) & set(run.took_part)):
             log.info("'%s' takes part again from round %d", name, run.round)
-        self._missed, self._away = dict(run.missed), away
+        self._missed, self._absent = dict(run.missed), absent

@@ -1,8 +1,6 @@
-"""A party's end of an alignment behind letters."""
+"""A party's end of an alignment: it serves the owner's requests, and only steps of an alignment."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 
@@ -10,33 +8,29 @@ from colonnade.core.method import Turn
 from colonnade.core.step import steps_of
 from colonnade.errors import unknown
 from colonnade.runtime.remote.packet import Packet
-from colonnade.runtime.remote.request_server import Fields, Handler, RequestServer
+from colonnade.runtime.remote.request_server import Fields, RequestServer
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.tables.align import align_steps as steps
 from colonnade.tables.align.align_sheets import AlignmentGroup
 from colonnade.wire.message import fields_of
 
 
-class AlignServer(RequestServer):
-    """A party's end of an alignment behind letters."""
+class AlignmentServer(RequestServer):
+    """A party's end of an alignment: it serves the owner's requests, and only steps of an alignment."""
 
-    def __init__(self, seat: AlignmentGroup, job: bytes, session: bytes) -> None:
-        super().__init__(seat.name, job, session, Schema().digest)
-        self.seat = seat
+    def __init__(self, group: AlignmentGroup, job: bytes, session: bytes) -> None:
+        agreed = {"job": job, "session": session, "plan": Schema.unchecked().digest}
+        super().__init__(group.name, agreed, {"step": self._step})
+        self.group = group
         self._turn = Turn(0, torch.arange(0), purpose="align")
 
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The steps of an alignment, and no other."""
-        return {"step": self._step}
-
-    def _step(self, letter: Packet) -> Fields | None:
+    def _step(self, packet: Packet) -> Fields | None:
         known = steps_of("party", steps)
-        if letter.step not in known:
-            raise unknown(f"step of an alignment at '{self.name}'", letter.step, known)
-        reads, _ = kinds_of(known[letter.step])
-        received = [] if reads is None else [self.message(reads, letter)]
-        (reply,) = self.seat.run(known[letter.step], self._turn, received, shared=False)
+        if packet.step not in known:
+            raise unknown(f"step of an alignment at '{self.name}'", packet.step, known)
+        reads, _ = kinds_of(known[packet.step])
+        received = [] if reads is None else [self.message(reads, packet)]
+        (reply,) = self.group.run(known[packet.step], self._turn, received, shared=False)
         return None if reply is None else fields_of(reply)
 
     def wants_reply(self, letter: Packet) -> bool:

@@ -1,4 +1,4 @@
-"""What a party may answer to each word of the talk: these names, each of this kind and size, and nothing else."""
+"""What a party may answer to each word of the handshake: these names, each of this kind and size, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Kind = tuple[str, Callable[[Any], bool]]
 
 
 def _hex(length: int, *, empty: bool = False) -> _Kind:
-    def check(came: Any) -> bool:
-        is_text = isinstance(came, str) and (len(came) == 2 * length or (empty and not came))
-        return is_text and all(one in "0123456789abcdef" for one in came)
+    def check(value: Any) -> bool:
+        is_text = isinstance(value, str) and (len(value) == 2 * length or (empty and not value))
+        return is_text and all(digit in "0123456789abcdef" for digit in value)
 
     return f"{length} bytes in hexadecimal", check
 
@@ -28,24 +28,26 @@ def _hex(length: int, *, empty: bool = False) -> _Kind:
 def _text(most: int) -> _Kind:
     return (
         f"a text of up to {most} printable characters",
-        lambda came: isinstance(came, str) and len(came) <= most and came.isprintable(),
+        lambda value: isinstance(value, str) and len(value) <= most and value.isprintable(),
     )
 
 
-def _numbers(came: Any, most: int) -> bool:
+def _numbers(value: Any, most: int) -> bool:
     """Whether it is a list of so many whole numbers above 0 at most."""
-    return isinstance(came, list) and len(came) <= most and all(type(one) is int and one > 0 for one in came)
+    return (
+        isinstance(value, list) and len(value) <= most and all(type(number) is int and number > 0 for number in value)
+    )
 
 
-_COUNT: _Kind = ("a whole number from 0 on", lambda came: type(came) is int and 0 <= came <= MOST_ROWS)
-_TIME: _Kind = ("seconds since 1970", lambda came: type(came) in (int, float) and 0 <= came < 2**53)
+_COUNT: _Kind = ("a whole number from 0 on", lambda value: type(value) is int and 0 <= value <= MOST_ROWS)
+_TIME: _Kind = ("seconds since 1970", lambda value: type(value) in (int, float) and 0 <= value < 2**53)
 _SHAPE: _Kind = (
     f"a list of 1 to {MOST_DIMENSIONS} whole numbers whose product is {MOST_NUMBERS:,} at most",
-    lambda came: _numbers(came, MOST_DIMENSIONS) and bool(came) and math.prod(came) <= MOST_NUMBERS,
+    lambda value: _numbers(value, MOST_DIMENSIONS) and bool(value) and math.prod(value) <= MOST_NUMBERS,
 )
 _CODES: _Kind = (
     f"a list of whole numbers whose sum is {MOST_CATEGORIES:,} at most",
-    lambda came: _numbers(came, MOST_NUMBERS) and sum(came) <= MOST_CATEGORIES,
+    lambda value: _numbers(value, MOST_NUMBERS) and sum(value) <= MOST_CATEGORIES,
 )
 _SIGNATURE = {"signature": _hex(64)}
 ANSWERS: dict[str, dict[str, _Kind]] = {
@@ -75,8 +77,8 @@ def checked_answer(party: str, word: str, facts: Facts) -> Facts:
         raise MessageError(f"the answer of '{party}' to '{word}' {how} '{odd}'; {_listed(due)} was expected.")
     for name, (kind, check) in due.items():
         if not check(facts[name]):
-            came = printable(_shown(facts[name]), 40)
-            raise MessageError(f"'{party}' answered '{word}' with '{name}' = {came}; {kind} was expected.")
+            shown = printable(_shown(facts[name]), 40)
+            raise MessageError(f"'{party}' answered '{word}' with '{name}' = {shown}; {kind} was expected.")
     if word == "prepare" and len(facts["cardinalities"]) > (facts["shape"][0] if len(facts["shape"]) == 1 else 0):
         raise MessageError(
             f"'{party}' answered 'prepare' with {len(facts['cardinalities'])} 'cardinalities' for rows of 'shape' "
@@ -85,9 +87,11 @@ def checked_answer(party: str, word: str, facts: Facts) -> Facts:
     return facts
 
 
-def _shown(came: Any) -> str:
+def _shown(value: Any) -> str:
     """Something for a sentence; of what is long only how long it is."""
-    return f"{type(came).__name__} of {len(came)}" if isinstance(came, list | dict) and len(came) > 8 else repr(came)
+    return (
+        f"{type(value).__name__} of {len(value)}" if isinstance(value, list | dict) and len(value) > 8 else repr(value)
+    )
 
 
 def _listed(names: dict[str, _Kind]) -> str:

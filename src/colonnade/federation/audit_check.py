@@ -86,13 +86,13 @@ def verify(path: str | Path, public: bytes | None = None) -> LogVerdict:
     return LogVerdict(str(path), *_whose(first), entries, sealed=_is_seal(last), signed=public is not None)
 
 
-def compare(one: str | Path, other: str | Path) -> list[str]:
+def compare(first: str | Path, other: str | Path) -> list[str]:
     """Where two sides' logs of one job differ about what passed between them; empty if nowhere."""
-    a, b = _story(Path(one)), _story(Path(other))
+    a, b = _story(Path(first)), _story(Path(other))
     if a.job != b.job:
-        raise ConfigError(f"{one} is of job '{a.job}' and {other} of '{b.job}'; give two logs of one job.")
+        raise ConfigError(f"{first} is of job '{a.job}' and {other} of '{b.job}'; give two logs of one job.")
     if a.side == b.side:
-        raise ConfigError(f"{one} and {other} are both of '{a.side}'; give the logs of two sides.")
+        raise ConfigError(f"{first} and {other} are both of '{a.side}'; give the logs of two sides.")
     return [*_differences(a, b), *_differences(b, a)]
 
 
@@ -179,15 +179,15 @@ def _differences(sender: Story, receiver: Story) -> list[str]:
     received = receiver.passed.get(("received", sender.side), [])
     only_sent, only_received = _unmatched(sent, received)
     moved = Counter(passage for _, passage in only_sent) & Counter(passage for _, passage in only_received)
-    found = []
+    differences = []
     for line, passage in only_sent:
         how = "received it in another order" if passage in moved else "did not receive it"
-        found.append(f"'{sender.side}' sent {passage} in line {line}; '{receiver.side}' {how}.")
+        differences.append(f"'{sender.side}' sent {passage} in line {line}; '{receiver.side}' {how}.")
     for line, passage in only_received:
         if passage not in moved:
-            told = f"'{receiver.side}' received {passage} in line {line}; '{sender.side}' did not send it."
-            found.append(told)
-    return found
+            sentence = f"'{receiver.side}' received {passage} in line {line}; '{sender.side}' did not send it."
+            differences.append(sentence)
+    return differences
 
 
 def _unmatched(sent: Passages, received: Passages) -> tuple[Passages, Passages]:
@@ -196,7 +196,9 @@ def _unmatched(sent: Passages, received: Passages) -> tuple[Passages, Passages]:
     while same < min(len(sent), len(received)) and sent[same][1] == received[same][1]:
         same += 1
     sent, received = sent[same:], received[same:]
-    matcher = SequenceMatcher(None, [one for _, one in sent], [one for _, one in received], autojunk=False)
+    matcher = SequenceMatcher(
+        None, [passage for _, passage in sent], [passage for _, passage in received], autojunk=False
+    )
     only_sent: Passages = []
     only_received: Passages = []
     for what, i, j, k, m in matcher.get_opcodes():

@@ -247,9 +247,9 @@ def _end_of_last_line(file: int, size: int) -> int:
     """How many bytes there are up to the last line end."""
     while size:
         start = max(0, size - LONGEST_LINE)
-        found = os.pread(file, size - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        end = os.pread(file, size - start, start).rfind(b"\n")
+        if end >= 0:
+            return start + end + 1
         size = start
     return 0
 

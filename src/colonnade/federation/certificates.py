@@ -35,9 +35,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.disk.small_files import read_small
+from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import FolderError, LinkError, RefusedError, printable
 from colonnade.seal.key_agreement import Identity
-from colonnade.store.run_folder import write_bytes
 
 OWNER = "owner"
 LONGEST_NAME = 64  # of a certificate, by the standard
@@ -76,14 +76,6 @@ def read_credentials(cert: str | Path, key: str | Path, ca: str | Path) -> Crede
 def read_identity(path: str | Path) -> Identity:
     """The private Ed25519 identity of a side: 32 bytes as base64 text."""
     return Identity(_thirty_two(_read(path), f"the identity {path}"))
-
-
-def read_public(path_or_base64: str | Path) -> bytes:
-    """A side's public identity, 32 bytes, from a file or from its base64 text as a manifest has it."""
-    text = str(path_or_base64)
-    if isinstance(path_or_base64, str) and re.fullmatch(r"[A-Za-z0-9+/]{43}=", text):
-        return _thirty_two(text.encode(), f"the public identity {text}")
-    return _thirty_two(_read(path_or_base64), f"the public identity {path_or_base64}")
 
 
 def fingerprint(pem: bytes) -> str:
@@ -198,7 +190,7 @@ def _root_of(chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate
         for root in roots:
             if _issued(last, root):
                 return root
-        above = next((one for one in between if _issued(last, one)), None)
+        above = next((issuer for issuer in between if _issued(last, issuer)), None)
         if above is None:
             return None
         between.remove(above)

@@ -1,11 +1,11 @@
-"""How an owner lets its parties go: every one hears that the job is over, and none of them serves it again."""
+"""How an owner ends a job: every party hears that the job is over, and none of them serves it again."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 
-from colonnade.errors import AwayError, ColonnadeError
+from colonnade.errors import ColonnadeError
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.owner_transport import OwnerTransport
 from colonnade.federation.terms import sign
@@ -15,24 +15,24 @@ log = logging.getLogger(__name__)
 
 
 class EndOfJob:
-    """The end as the owner keeps it on its disk: that it came, and who has heard of it.
+    """The end as the owner keeps it on its disk: that the job is over, and who has heard of it.
 
     It is written before anybody is told. An owner that dies on the way tells the others when it is started again, by
-    the word ``end``: parties that have ended serve no letters.
+    the word ``end``: parties that have ended serve no requests of a run.
     """
 
-    def __init__(self, desk: JobFolder, lines: OwnerTransport, identity: Identity, job: bytes) -> None:
-        self.desk, self.lines, self.identity, self.job = desk, lines, identity, job
+    def __init__(self, folder: JobFolder, transport: OwnerTransport, identity: Identity, job: bytes) -> None:
+        self.folder, self.transport, self.identity, self.job = folder, transport, identity, job
 
     @property
-    def came(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the job is over."""
-        return self.desk.ended is not None
+        return self.folder.ended is not None
 
     def tell(self, parties: Iterable[str], call: Callable[[str], object] | None = None) -> None:
-        """Tell those who have not heard, by a letter of the run if there is one; nobody is waited for twice."""
-        if not self.came:
-            self.desk.end(heard=[])
+        """Tell those who have not heard, by a request of the run if ``call`` sends one; each is waited for once."""
+        if not self.is_over:
+            self.folder.end(heard=[])
         for party in parties:
             if party in self._heard:
                 continue
@@ -41,22 +41,22 @@ class EndOfJob:
             except ColonnadeError as error:  # the run is done, whatever one party makes of it
                 log.warning("the end of the job was not heard: %s", error)
             else:
-                self.desk.end(heard=[*self._heard, party])
+                self.folder.end(heard=[*self._heard, party])
 
     @property
     def _heard(self) -> list[str]:
-        return list((self.desk.ended or {}).get("heard", []))
+        return list((self.folder.ended or {}).get("heard", []))
 
     def _tell(self, party: str, call: Callable[[str], object] | None) -> None:
-        """One party; if it went before it answered, its next process is told by a word."""
+        """Tell one party; if it went before it answered the request, its next process is told by a word."""
         if call is not None:
             try:
                 call(party)
+            except ColonnadeError as error:  # it is absent, has ended already, or cannot end: the run is done
+                log.info("%s", error)
+            else:
+                self.transport.ended(party)
                 return
-            except AwayError as error:
-                log.info("%s", error)
-            except ColonnadeError as error:  # it has ended already, or it cannot: either way the run is done
-                log.info("%s", error)
-        self.lines.meet(party)
+        self.transport.meet(party)
         signature = sign(self.identity, "end", {"job": self.job.hex()}).hex()
-        self.lines.talk(party, "end", {"job": self.job.hex(), "signature": signature})
+        self.transport.exchange(party, "end", {"job": self.job.hex(), "signature": signature})

@@ -64,6 +64,7 @@ class Pipe:
         self.inner: socket.socket | None = None
         self.party, self.name = "", ""
         self.is_unwanted = False  # said by other threads
+        self.streams = 0  # that came over it
         self._hello = bytearray()
         self._ways: tuple[Way, ...] = ()
 
@@ -113,18 +114,18 @@ class Pipe:
         for way in self._ways:
             way.move(buffer)
 
-    def waits_for(self, one: socket.socket) -> int:
+    def waits_for(self, end: socket.socket) -> int:
         """What must happen to one of its sockets before anything can move there."""
         if not self._ways:
             return EVENT_READ
-        into, out = self._ways if one is self.outer else self._ways[::-1]
+        into, out = self._ways if end is self.outer else self._ways[::-1]
         reads = EVENT_READ if not into.ended and not into.pending else 0
         return reads | (EVENT_WRITE if out.pending else 0)
 
     def close(self) -> None:
         """Give the sockets back."""
-        for one in self.sockets:
-            one.close()
+        for end in self.sockets:
+            end.close()
 
 
 def _end(sink: socket.socket) -> None:

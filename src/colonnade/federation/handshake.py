@@ -1,4 +1,4 @@
-"""What sides say to each other beside the letters of a run: small JSON in letters of the kind ``talk``."""
+"""The words of the handshake as they travel: small JSON (*facts*) in packets of the kind ``talk``, and the answers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.errors import MessageError, naming
-from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
+from colonnade.runtime.remote.packet import Packet, read_packet
 from colonnade.runtime.remote.request_server import refused
 
-WORDS = ("hello", "terms", "signed", "align", "prepare", "plan", "begin")
+TALK = "talk"  # the kind of packet that carries a word
 MOST = 1 << 20  # bytes of JSON, which may take 25 times as much memory
 Facts = dict[str, Any]
 
 
-def say(word: str, facts: Facts) -> bytes:
-    """A letter that says something."""
-    return write_packet(Packet("talk", step=word, frames=(json.dumps(facts).encode(),)))
+def word_packet(word: str, facts: Facts) -> Packet:
+    """The request that says a word."""
+    return Packet(TALK, step=word, frames=(json.dumps(facts).encode(),))
 
 
-def facts_in(letter: Packet) -> Facts:
-    """What a letter says, or :class:`MessageError`."""
-    if len(letter.frames) != 1 or len(letter.frames[0]) > MOST or len(letter.before):
-        raise MessageError(f"a letter of the kind '{letter.kind}' came without facts, or with too many.")
+def facts_in(packet: Packet) -> Facts:
+    """The facts of a word or of an answer to one, or :class:`MessageError`."""
+    if len(packet.frames) != 1 or len(packet.frames[0]) > MOST or len(packet.before):
+        raise MessageError(f"a letter of the kind '{packet.kind}' came without facts, or with too many.")
     try:
-        facts = json.loads(bytes(letter.frames[0]))
+        facts = json.loads(bytes(packet.frames[0]))
     except (ValueError, RecursionError):
         raise MessageError("a letter came whose facts are not JSON.") from None
     if not isinstance(facts, dict):
@@ -33,23 +33,22 @@ def facts_in(letter: Packet) -> Facts:
     return facts
 
 
-def answered(raw: bytes, by: str, asked: bytes | None = None) -> Facts:
-    """What a side answered to a word, if it is about that, or the error that it had."""
-    request = None if asked is None else read_packet(asked)
-    with naming(by, request.step if request else "talk"):
-        letter = read_packet(raw)
-        if letter.sender != by:
-            raise MessageError(f"an answer of '{letter.sender}' came from '{by}'; it is forged.")
-        if letter.kind not in ("answer", "refusal") or (request and not letter.is_about(request)):
-            raise MessageError(f"a letter '{letter.kind}' about something else came.")
-        if letter.kind == "answer":
-            return facts_in(letter)
-        error = refused(letter.frames[0] if letter.frames else b"", by)
+def answer_in(reply: bytes, by: str, request: Packet | None = None) -> Facts:
+    """The facts that a side answered to a word, if the reply is about that request; or the error of its refusal."""
+    with naming(by, request.step if request else TALK):
+        packet = read_packet(reply)
+        if packet.sender != by:
+            raise MessageError(f"an answer of '{packet.sender}' came from '{by}'; it is forged.")
+        if packet.kind not in ("answer", "refusal") or (request and not packet.is_about(request)):
+            raise MessageError(f"a letter '{packet.kind}' about something else came.")
+        if packet.kind == "answer":
+            return facts_in(packet)
+        error = refused(packet.frames[0] if packet.frames else b"", by)
     raise error
 
 
 def hex_of(facts: Facts, name: str, length: int) -> bytes:
-    """So many bytes that were said in hexadecimal."""
+    """The bytes of a fact that is given in hexadecimal, if it has this length."""
     try:
         raw = bytes.fromhex(facts[name])
     except (KeyError, ValueError, TypeError):
@@ -62,13 +61,13 @@ def hex_of(facts: Facts, name: str, length: int) -> bytes:
 
 
 def hexed(signatures: Mapping[str, bytes]) -> dict[str, str]:
-    """Everybody's signature as it is told."""
+    """Everybody's signature as a fact: in hexadecimal, by name."""
     return {name: signature.hex() for name, signature in signatures.items()}
 
 
 def signatures_in(facts: Facts) -> dict[str, bytes]:
     """Everybody's signature by name."""
-    came = facts.get("signatures")
-    if not isinstance(came, dict):
+    signatures = facts.get("signatures")
+    if not isinstance(signatures, dict):
         raise MessageError("signatures by name were expected, and something else came.")
-    return {str(name): hex_of(came, name, 64) for name in came}
+    return {str(name): hex_of(signatures, name, 64) for name in signatures}

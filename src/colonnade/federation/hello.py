@@ -24,15 +24,15 @@ def hello_of(name: str, identity: Identity, incarnation: bytes, owner: bytes) ->
     }
 
 
-def check_hello(party: str, said: Facts, key: bytes, owner: bytes) -> bytes:
+def check_hello(party: str, facts: Facts, key: bytes, owner: bytes) -> bytes:
     """A party's incarnation, if it is that very party, just now, with our version and about our time."""
-    if said.get("colonnade") != __version__:
-        theirs = printable(said.get("colonnade"), 20)
+    if facts.get("colonnade") != __version__:
+        theirs = printable(facts.get("colonnade"), 20)
         raise ManifestError(
             f"'{party}' runs colonnade {theirs} and the owner {__version__}; install the same version at all sides."
         )
-    checked_answer(party, "hello", said)
-    incarnation, signature = hex_of(said, "incarnation", 16), hex_of(said, "signature", 64)
+    checked_answer(party, "hello", facts)
+    incarnation, signature = hex_of(facts, "incarnation", 16), hex_of(facts, "signature", 64)
     try:
         verify(key, _covered(owner, incarnation), signature)
     except SealError:
@@ -40,9 +40,9 @@ def check_hello(party: str, said: Facts, key: bytes, owner: bytes) -> bytes:
             f"the hello of '{party}' is signed by another identity than the key of [[party]] '{party}' in the job is "
             "of; bring its identity.pub, or let it bring its own identity.key."
         ) from None
-    if said["name"] != party:
-        raise MessageError(f"'{party}' answered 'hello' with 'name' = {said['name']!r}; its own was expected.")
-    apart = abs(time.time() - said["time"])
+    if facts["name"] != party:
+        raise MessageError(f"'{party}' answered 'hello' with 'name' = {facts['name']!r}; its own was expected.")
+    apart = abs(time.time() - facts["time"])
     if not apart <= CLOCKS:
         raise RefusedError(f"the clock of '{party}' is {apart / 3600:.1f} hours off the owner's; set both right.")
     return incarnation

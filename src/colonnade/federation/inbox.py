@@ -10,10 +10,10 @@ ROOM = 1 << 20  # bytes that may lie there before the stream must wait; one mess
 _EACH = 1_000  # what a message costs beside its bytes, so that empty ones do not pile up either
 
 
-class Mailbox:
+class Inbox:
     """One thread fills it from the stream, any other takes; both ends only ever wait, and never spin.
 
-    >>> box = Mailbox("bank")
+    >>> box = Inbox("bank")
     >>> box.end("it hung up.")
     >>> box.take(1.0)
     Traceback (most recent call last):
@@ -58,6 +58,6 @@ class Mailbox:
         return data
 
     def broken(self) -> Broken:
-        """The error that says whose link ended and why."""
+        """The error that says whose connection ended and why."""
         why, said = self.ended or ("it is gone.", "")
         return Broken(f"the link to '{self.whose}' broke: {why}", self.whose, said)

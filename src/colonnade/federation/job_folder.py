@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError
 from colonnade.federation.audit_log import lock_file
 from colonnade.federation.terms import first_difference
-from colonnade.store.run_folder import make_folder, write_bytes, write_text
 from colonnade.store.secret_file import secret_in
 
 ENDED = "ended.json"
@@ -35,9 +35,9 @@ class JobFolder:
         if known is None:
             write_text(self.folder / "terms.json", json.dumps(terms, indent=2), durable=True)
             return
-        found = first_difference(known, terms, sides=("then", "now"))
-        if found:
-            raise ManifestError(f"the terms changed since they were signed, in {found}; undo that, or start anew.")
+        difference = first_difference(known, terms, sides=("then", "now"))
+        if difference:
+            raise ManifestError(f"the terms changed since they were signed, in {difference}; undo that, or start anew.")
 
     def keep_plan(self, plan: dict[str, Any]) -> None:
         """Keep the plan that everybody signed."""
@@ -45,10 +45,10 @@ class JobFolder:
 
     def plan(self) -> dict[str, Any]:
         """The plan that everybody signed."""
-        found = self._read_json("plan.json")
-        if found is None:
+        plan = self._read_json("plan.json")
+        if plan is None:
             raise CheckpointError(f"{self.folder} has no plan that everybody signed; train there first.")
-        return found
+        return plan
 
     def terms(self) -> dict[str, Any] | None:
         """The terms that were kept, if some were."""
@@ -118,14 +118,14 @@ class JobFolder:
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
         try:
-            found = read_json(self.folder / name)
+            value = read_json(self.folder / name)
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
-            found = None
-        if not isinstance(found, dict):
+            value = None
+        if not isinstance(value, dict):
             raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.")
-        return found
+        return value
 
 
 @contextmanager

@@ -43,9 +43,11 @@ class JobFolders:
         known = JobFolder(place).terms() if place.is_dir() else None
         if number is None or known is None or digest(known).hex() != of:
             raise ManifestError(f"'{self.name}' did not train the model that is to predict, or in another folder.")
-        found = first_difference(_without(known), _without(terms), sides=("in the training", "in the prediction"))
-        if found:
-            raise ManifestError(f"a prediction has the terms of its training, and these differ in {found}; undo that.")
+        difference = first_difference(_without(known), _without(terms), sides=("in the training", "in the prediction"))
+        if difference:
+            raise ManifestError(
+                f"a prediction has the terms of its training, and these differ in {difference}; undo that."
+            )
         return JobFolder(place), number
 
     def known(self, job: bytes) -> JobFolder:

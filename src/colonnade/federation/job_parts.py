@@ -34,7 +34,7 @@ _PREPARED = {"numbers": "standard", "categories": "one-hot", "most": None, "rare
 
 
 def session_of(job: bytes, owner: bytes, party: bytes, visit: int) -> bytes:
-    """The name of a session: of this job, between these very processes, for the so manieth time."""
+    """The name of a session of this job between two processes; ``visit`` counts the sessions that the owner opened."""
     return digest({"job": job.hex(), "owner": owner.hex(), "party": party.hex(), "visit": visit})[:16]
 
 
@@ -43,7 +43,7 @@ def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
     own = asdict(party)
     files = own.pop("files")
     given = {key: value for key, value in own.items() if value is not None}
-    paths = [str(beside / one) for one in ([files] if isinstance(files, str) else files)]
+    paths = [str(beside / file) for file in ([files] if isinstance(files, str) else files)]
     return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
 
 
@@ -55,21 +55,21 @@ def new_sheet(party: PartySection, files: Sequence[str], beside: Path, normalise
 
 def preparation_in(folder: Path, name: str) -> Preparation:
     """How a side prepared its columns for training."""
-    found = read_preparations(folder)
-    if name not in found:
+    preparations = read_preparations(folder)
+    if name not in preparations:
         raise ManifestError(f"'{name}' has kept no preparation in {folder}; it did not train this model here.")
-    return found[name]
+    return preparations[name]
 
 
 def stand_in(plan: Mapping[str, Any], name: str) -> Table:
     """A party's training table as the plan has it, in which nothing true stands."""
-    _, rows, shape = next(one for one in plan["tables"] if one[0] == name)
+    _, rows, shape = next(table for table in plan["tables"] if table[0] == name)
     return Table(np.arange(rows), torch.zeros(1, *shape).expand(rows, *shape), name=name)
 
 
 def align_names(terms: Mapping[str, Any]) -> list[str]:
     """The sides of an alignment, the owner first."""
-    return [one["name"] for one in terms["parties"]]
+    return [party["name"] for party in terms["parties"]]
 
 
 def align_terms(terms: Mapping[str, Any]) -> AlignTerms:
@@ -93,17 +93,17 @@ def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:
     return len(_cut(rows, terms)[1])
 
 
-def seat_of(
+def party_spec(
     terms: Mapping[str, Any], plan: Mapping[str, Any], name: str, identity: Identity, train: Table, test: Table
 ) -> PartySpec:
-    """A party's seat as terms and plan describe it."""
-    options, names = dict(terms["method"]), [one[0] for one in plan["tables"] if one[2]]
+    """What makes a party's server, as terms and plan describe it."""
+    options, names = dict(terms["method"]), [table[0] for table in plan["tables"] if table[2]]
     member = names.index(name)
     method = make_method(options.pop("name"), **options)
     return PartySpec(
         member=member,
         names=tuple(names),
-        blinded=tuple(one for one in names if one != terms["owner"]),
+        blinded=tuple(party for party in names if party != terms["owner"]),
         table=train,
         method=method,
         model=_builder(models.make_model, plan["model"][member], models.default_model),
@@ -113,7 +113,7 @@ def seat_of(
         seals=seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]]),
         schema=Schema.from_json(plan["schema"]),
         identity=identity,
-        keys={one: key for one, key in keys_in(terms).items() if one != terms["owner"]},
+        keys={party: key for party, key in keys_in(terms).items() if party != terms["owner"]},
         job=job_id(terms),
         tables={"test": test} if plan["test"] else {},
     )

@@ -1,4 +1,4 @@
-"""The owner's end of all links: one port, one stream per party, and a party's name is what its certificate says."""
+"""The owner's end of all connections: one port, one stream per party, whose name is what its certificate says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.errors import AwayError, Broken, LinkError
 from colonnade.federation.certificates import Credentials, check_not_revoked, common_name
-from colonnade.federation.inbox import Mailbox
+from colonnade.federation.inbox import Inbox
 from colonnade.federation.port_gate import PATIENCE, Gate
 from colonnade.federation.tls import load_grpc, server_credentials
 
@@ -30,6 +30,11 @@ KEEP_ALIVE = (  # a peer that is silent for so long is asked, and given up if it
     ("grpc.http2.max_pings_without_data", 0),
 )
 OFTENEST_PING = 5_000  # milliseconds; a party that asks for signs of life more often is hung up on
+HEADERS = (  # a connection has one stream, whose headers are short
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 4 << 10),
+    ("grpc.absolute_max_metadata_size", 8 << 10),
+)
 _STREAMS_EACH = 4  # a stream whose peer vanished lives until the keep-alive ends it; new ones need room beside it
 _CLOSING = 0.5  # seconds that open streams have to say goodbye
 
@@ -45,26 +50,26 @@ def check_size(data: bytes, limit: int) -> None:
         raise LinkError(f"a message of {len(data):,} bytes is over the limit of {limit:,}; raise it at both ends.")
 
 
-class _Link:
+class _PartyStream:
     """One stream of one party."""
 
     def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
         """``cut`` ends it at once, though the party reads nothing of what is on its way."""
         self.party, self.number, self.cut = party, number, cut
-        self.mailbox = Mailbox(party)
+        self.inbox = Inbox(party)
         self.outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self.goodbye = ""
 
     def read(self, requests: Iterator[bytes]) -> None:
-        """Fill the mailbox until the stream ends; runs in a thread of its own."""
+        """Fill the inbox until the stream ends; runs in a thread of its own."""
         with suppress(Exception):  # grpc raises a bare one if the stream is cut, and sometimes ends as if all were well
             for data in requests:
-                self.mailbox.put(data)
+                self.inbox.put(data)
         self.finish(GONE)
 
     def finish(self, why: str) -> None:
         """Take and send nothing more."""
-        self.mailbox.end(why)
+        self.inbox.end(why)
         self.outgoing.put(None)
 
 
@@ -87,8 +92,8 @@ class Listener:
         """``turned_away`` is told why, when a connection is cut over which no party came."""
         self._grpc = load_grpc()
         self._names, self._limit, self._crl, self._ca = frozenset(names), limit, crl, credentials.ca
-        self._links: dict[str, _Link] = {}
-        self._replaced: dict[str, _Link] = {}  # the one before: it still has a goodbye to say
+        self._streams: dict[str, _PartyStream] = {}
+        self._replaced: dict[str, _PartyStream] = {}  # the one before: it still has a goodbye to say
         self._numbers = dict.fromkeys(names, 0)
         self._changed = Condition()
         self._closed = False
@@ -96,14 +101,16 @@ class Listener:
         self._gate = Gate(address, len(names), turned_away)
         self.port = self._gate.port
         handler = self._grpc.stream_stream_rpc_method_handler(self._serve)
+        other = self._grpc.stream_stream_rpc_method_handler(self._refuse)
         self._server = self._grpc.server(
             _Threads(),
-            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}),),
+            handlers=(self._grpc.method_handlers_generic_handler(SERVICE, {STREAM: handler}), _Any(other)),
             options=(
                 ("grpc.server_handshake_timeout_ms", int(1000 * PATIENCE)),
                 ("grpc.http2.min_ping_interval_without_data_ms", OFTENEST_PING),
                 *KEEP_ALIVE,
                 *size_options(limit),
+                *HEADERS,
             ),
             maximum_concurrent_rpcs=_STREAMS_EACH * (len(names) + 1),
         )
@@ -134,26 +141,26 @@ class Listener:
     def send(self, party: str, connection: int, data: bytes) -> None:
         """Hand a message to the stream, and do not wait for it to be gone."""
         check_size(data, self._limit)
-        self._link(party, connection).outgoing.put(data)
+        self._stream(party, connection).outgoing.put(data)
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
-        return self._link(party, connection, ended=True).mailbox.take(seconds)
+        return self._stream(party, connection, ended=True).inbox.take(seconds)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the party's stream after what was sent before; the party reads the reason."""
         with self._changed:
-            link = self._links.get(party)
-        if link is not None:
-            link.goodbye = link.goodbye or reason  # the first counts: what comes after is because of it
-            link.finish(f"we hung up: {reason}")
+            stream = self._streams.get(party)
+        if stream is not None:
+            stream.goodbye = stream.goodbye or reason  # the first counts: what comes after is because of it
+            stream.finish(f"we hung up: {reason}")
 
     def close(self) -> None:
         """Hang up on all and free the port."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for party in [*self._links]:
+        for party in [*self._streams]:
             self.hang_up(party, "the owner closed the link.")
         self._gate.refuse_more()
         self._server.stop(_CLOSING).wait(2 * _CLOSING)
@@ -161,50 +168,57 @@ class Listener:
 
     def _present(self, party: str) -> int:
         self._check_name(party)
-        link = self._links.get(party)
-        return link.number if link is not None and link.mailbox.ended is None else 0
+        stream = self._streams.get(party)
+        return stream.number if stream is not None and stream.inbox.ended is None else 0
 
     def _check_name(self, party: str) -> None:
         if party not in self._names:
             raise LinkError(f"there is no party '{party}' on this link; there are {', '.join(sorted(self._names))}.")
 
-    def _link(self, party: str, connection: int, *, ended: bool = False) -> _Link:
+    def _stream(self, party: str, connection: int, *, ended: bool = False) -> _PartyStream:
         """The stream of that number; one that ended may still have a message to take."""
         self._check_name(party)
-        link = self._links.get(party)
-        if link is None or link.number != connection:
-            why = "another connection of it took its place." if link is not None else "it has none."
+        stream = self._streams.get(party)
+        if stream is None or stream.number != connection:
+            why = "another connection of it took its place." if stream is not None else "it has none."
             raise Broken(f"the link to '{party}' broke: {why}", party)
-        if link.mailbox.ended is not None and not ended:
-            raise link.mailbox.broken()
-        return link
+        if stream.inbox.ended is not None and not ended:
+            raise stream.inbox.broken()
+        return stream
 
     def _serve(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """One stream, in a thread of its own: whatever is handed to it goes out, until it ends."""
-        link = self._admit(context)
+        stream = self._admit(context)
         context.send_initial_metadata((ACCEPTED,))
-        Thread(target=link.read, args=(requests,), name=f"from {link.party}", daemon=True).start()
-        while (data := link.outgoing.get()) is not None:
+        Thread(target=stream.read, args=(requests,), name=f"from {stream.party}", daemon=True).start()
+        while (data := stream.outgoing.get()) is not None:
             yield data
-        if link.goodbye:
-            context.abort(self._grpc.StatusCode.ABORTED, link.goodbye)
+        if stream.goodbye:
+            context.abort(self._grpc.StatusCode.ABORTED, stream.goodbye)
 
-    def _admit(self, context: Any) -> _Link:
-        """The new stream's link, or its refusal with a sentence that the party shows."""
+    def _refuse(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        """A stream of another name: it counts for the connection that it came over."""
+        self._gate.count(context.peer())
+        context.abort(self._grpc.StatusCode.UNIMPLEMENTED, "an owner has one stream, of another name.")
+        yield b""
+
+    def _admit(self, context: Any) -> _PartyStream:
+        """The new stream, or its refusal with a sentence that the party shows."""
         try:
-            party = self._check_guest(context.auth_context())
+            party = self._check_certificate(context.auth_context())
         except LinkError as error:
             log.warning("refused a connection from %s: %s", self._gate.address_of(context.peer()), str(error))
             context.abort(self._grpc.StatusCode.PERMISSION_DENIED, str(error))
+        self._gate.count(context.peer())
         self._gate.prove(context.peer(), party)
         with self._changed:
             if self._closed:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "the owner is closing.")
             self._numbers[party] += 1
-            link, last = _Link(party, self._numbers[party], context.cancel), self._links.get(party)
-            if not context.add_callback(lambda: link.finish(GONE)):
-                link.finish(GONE)  # before it was there
-            self._links[party] = link
+            stream, last = _PartyStream(party, self._numbers[party], context.cancel), self._streams.get(party)
+            if not context.add_callback(lambda: stream.finish(GONE)):
+                stream.finish(GONE)  # before it was there
+            self._streams[party] = stream
             older = self._replaced.pop(party, None)
             self._replaced |= {} if last is None else {party: last}
             self._changed.notify_all()
@@ -213,9 +227,9 @@ class Listener:
         if last is not None:
             last.goodbye = f"another process with the certificate of '{party}' connected and took its place."
             last.finish("another connection of it took its place.")
-        return link
+        return stream
 
-    def _check_guest(self, about: dict[str, list[bytes]]) -> str:
+    def _check_certificate(self, about: dict[str, list[bytes]]) -> str:
         """The name of who connected, by nothing but the certificate that TLS has checked."""
         if about.get("ssl_tls_version") != [b"TLSv1.3"]:
             raise LinkError("the connection is not TLS 1.3; use a newer TLS library.")
@@ -225,6 +239,17 @@ class Listener:
         if party not in self._names:
             raise LinkError(f"the owner expects no party '{party}'; check whose certificate it is, or ask the owner.")
         return party
+
+
+class _Any:
+    """One handler for all names that nobody else knows."""
+
+    def __init__(self, handler: Any) -> None:
+        self.handler = handler
+
+    def service(self, details: Any) -> Any:
+        """The handler, as grpc asks for it."""
+        return self.handler
 
 
 class _Threads(Executor):

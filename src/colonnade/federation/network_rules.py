@@ -25,7 +25,7 @@ from colonnade.core.method import Method
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.table import Table
 from colonnade.errors import ColonnadeError, ManifestError
-from colonnade.federation.job_papers import AllowSection
+from colonnade.federation.side_sections import AllowSection
 from colonnade.models import ModelBuilder
 from colonnade.runtime.schema import ROWS
 from colonnade.wire.ledger import OWNER
@@ -127,12 +127,12 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
 
 def sent_of_a_row(schema: Mapping[str, Any], name: str) -> int:
     """How many numbers of one row a party sends in a round, all steps together."""
-    found = 0
+    numbers = 0
     for key, form in schema.items():
         if key.startswith(f"{name}/up/"):
             shapes = [shape for _, shape in form.values() if ROWS in shape]
-            found += sum(math.prod(one for one in shape if one > 0) for shape in shapes)
-    return found
+            numbers += sum(math.prod(width for width in shape if width > 0) for shape in shapes)
+    return numbers
 
 
 def columns_of(own: Table) -> int:
@@ -141,5 +141,5 @@ def columns_of(own: Table) -> int:
 
 
 def _layers(net: nn.Module) -> int:
-    wide = [one for one in net.modules() if isinstance(one, nn.Conv2d) and max(one.kernel_size) > 1]
-    return len(wide) + sum(isinstance(one, nn.Linear) for one in net.modules())
+    wide = [module for module in net.modules() if isinstance(module, nn.Conv2d) and max(module.kernel_size) > 1]
+    return len(wide) + sum(isinstance(module, nn.Linear) for module in net.modules())

@@ -44,7 +44,7 @@ def check_networks(
     for member, (table, model, optimizer) in enumerate(zip(holders, models, optimizers, strict=True)):
         with torch.device("meta"):
             parts = method.party_parts(_Outline(model, table, member), optimizer, outputs)
-        count = sum(one.numel() for part in parts.values() for one in part.net.parameters())
+        count = sum(parameter.numel() for part in parts.values() for parameter in part.net.parameters())
         if count > MOST_PARAMETERS:
             raise ConfigError(
                 f"the networks of '{table.name}' would have {count:,} parameters for its rows of shape "

@@ -1,28 +1,32 @@
-"""The owner's lines to its parties, whatever links them: what was asked is asked again after a broken link."""
+"""How the owner reaches its parties, whatever connects them: after a broken connection it asks the same again."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from colonnade.core.table import Table
-from colonnade.errors import AwayError, Broken, MessageError
+from colonnade.errors import AwayError, Broken, ColonnadeError, MessageError, printable
 from colonnade.federation.answer_forms import checked_answer
 from colonnade.federation.audit_log import AuditLog
-from colonnade.federation.handshake import Facts, answered, say
+from colonnade.federation.handshake import Facts, answer_in, word_packet
+from colonnade.federation.hello import check_hello
+from colonnade.federation.party_link import Outgoing, PartyLink
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.protocol import LETTER
 from colonnade.federation.status_file import StatusFile
-from colonnade.runtime.remote.packet import title
+from colonnade.runtime.remote.packet import Packet, title, write_packet
 
 log = logging.getLogger(__name__)
-PAUSE = 0.2  # seconds between two hellos to a party whose lines break at once, so that it cannot keep us busy
+PAUSE = 0.2  # seconds between two hellos to a party whose connections break at once, so that it cannot keep us busy
 CONNECT_AGAIN = "connect again"  # what a party that is hung up on does, if the owner says so
 REFUSED = "the owner refused this side"  # what it reads if the cause is its own, and coming again does not help
 
 
-class Links(Protocol):
+class Connections(Protocol):
     """What parties connect to: a port as :class:`~colonnade.federation.listener.Listener` has it, or the like."""
 
     def connection(self, party: str) -> int:
@@ -44,207 +48,233 @@ class Links(Protocol):
         """Hang up on all."""
 
 
-class OwnerTransport:
-    """One line a party. A link that breaks is waited for; a party that comes back as another process is away.
+@dataclass(frozen=True)
+class OwnerRecords:
+    """Where the owner writes down what happens: for auditors, for monitoring, for whoever asks for its status."""
 
-    ``enter`` leads a party through everything that was agreed before, and opens a new session.
+    audit: AuditLog
+    metrics: Metrics
+    status: StatusFile
+
+
+class OwnerTransport:
+    """One :class:`PartyLink` for each party. A connection that breaks is waited for, until the deadline.
+
+    A party that comes back as another process is absent until ``enter`` has led it through the handshake again, and
+    has opened a new session with it.
     """
 
     def __init__(
         self,
-        listener: Links,
+        connections: Connections,
+        keys: Mapping[str, bytes],
+        incarnation: bytes,
         deadline: float,
-        audit: AuditLog,
-        metrics: Metrics,
-        status: StatusFile,
+        records: OwnerRecords,
         enter: Callable[[str], None],
-        check: Callable[[str, Facts], None],
-        owner: bytes,
     ) -> None:
-        self.listener, self.deadline, self.enter, self.check, self.owner = listener, deadline, enter, check, owner
-        self.audit, self.metrics, self.status = audit, metrics, status
-        self._at: dict[str, int] = {}  # by party: the number of its connection
-        self._who: dict[str, str] = {}  # its incarnation
-        self._met: dict[str, float] = {}  # when it was last said hello to
-        self._sessions: dict[str, bytes] = {}
-        self._asked: dict[str, bytes] = {}  # the request that is not answered yet
-        self._lost: dict[str, tuple[float, AwayError]] = {}  # who is away, since when and why
+        """``keys`` are the parties' public identities by name; ``incarnation`` is this owner's process."""
+        self.connections, self.incarnation, self.deadline, self.enter = connections, incarnation, deadline, enter
+        self.audit, self.metrics, self.status = records.audit, records.metrics, records.status
+        self.links = {name: PartyLink(name, key) for name, key in keys.items()}
 
-    # letters
+    # requests and replies of an alignment or a run
 
     def post(self, party: str, request: bytes) -> None:
-        """Send a request and do not wait; if the link is broken, the reply will find out."""
-        if party in self._asked:
-            self.reply(party)  # nobody waited for the one before, because somebody else went away
-        self._asked[party] = request
-        try:
-            self._send(party, request)
-        except Broken as error:
-            log.info("%s", error)
+        """Send a request and do not wait; if the connection is broken, :meth:`reply` will notice."""
+        self.links[party].may_say(LETTER)
+        self._post(self.links[party], Outgoing(request, *title(request)))
 
     def reply(self, party: str) -> bytes:
-        """Wait for the reply to the last request, over as many links as it takes."""
-        until = time.monotonic() + self.deadline
-        while True:
-            try:
-                answer = self._receive(party, until)
-            except Broken as error:
-                log.warning("%s", error)
-                self.metrics.fault("link")
-                self.status.failed(str(error))
-                self._ask_again(party, until)
-            except MessageError:
-                del self._asked[party]  # it was answered, if with rubbish
-                raise
-            else:
-                del self._asked[party]
-                return answer
+        """Wait for the reply to the last request, over as many connections as it takes."""
+        return self._reply(self.links[party])
 
     def session(self, party: str) -> bytes:
-        """The open session; one that is away has none, unless it is back by now."""
-        if party in self._lost:
-            if self.listener.connection(party) <= self._at.get(party, 0):
-                raise self._lost[party][1]
+        """The open session; a party that is absent has none, unless it is back by now."""
+        link = self.links[party]
+        if link.absence is not None:
+            if self.connections.connection(party) <= link.connection:
+                raise link.absence.error
             self.wait_for(party)
-        return self._sessions[party]
-
-    def open(self, party: str, session: bytes) -> None:
-        """From now on letters are of this session."""
-        self._sessions[party] = session
+        return link.session
 
     def give(self, party: str, name: str, table: Table) -> None:
         """Everybody brings its own rows."""
 
-    def is_away(self, party: str | None) -> bool:
-        """Whether it went, and was not led in again."""
-        return party in self._lost
+    def is_absent(self, party: str | None) -> bool:
+        """Whether the party stopped answering, and was not led through the handshake again."""
+        return party in self.links and self.links[party].is_absent
 
     def wait_for(self, party: str) -> None:
-        """Wait until the deadline for a party that went, and lead it in again."""
-        while party in self._lost:
-            since, error = self._lost[party]
-            until = since + self.deadline
-            if time.monotonic() >= until and self.listener.connection(party) <= self._at.get(party, 0):
-                raise error
-            self._connect(party, until)
-            del self._lost[party]
+        """Wait until the deadline for a party that is absent, and lead it through the handshake again."""
+        link = self.links[party]
+        while link.absence is not None:
+            until = link.deadline(self.deadline)
+            if time.monotonic() >= until and self.connections.connection(party) <= link.connection:
+                raise link.absence.error
+            self._connect(link, until)
+            link.returned()
             try:
                 self.enter(party)
             except AwayError as error:
-                if not self.is_away(error.party):
+                if not self.is_absent(error.party):
                     raise
                 log.warning("%s", error)  # it went once more
 
     def close(self) -> None:
         """Hang up."""
-        self.listener.close()
+        self.connections.close()
 
-    # words
+    # words of the handshake
 
-    def talk(self, party: str, word: str, facts: Facts) -> Facts:
-        """Say something to a party and hear its answer."""
-        request = say(word, facts)
-        self.post(party, request)
-        return checked_answer(party, word, answered(self.reply(party), party, request))
+    def exchange(self, party: str, word: str, facts: Facts) -> Facts:
+        """Say a word of the handshake to a party, and give its answer."""
+        link, packet = self.links[party], word_packet(word, facts)
+        link.may_say(word)
+        self._post(link, _word(packet))
+        answer = checked_answer(party, word, answer_in(self._reply(link), party, packet))
+        link.conversation.say(word)
+        return answer
 
     def meet(self, party: str) -> None:
-        """Wait for a party that was never here, or went; the first words to it come after this."""
-        if party in self._lost or party not in self._who:
-            since = self._lost[party][0] if party in self._lost else time.monotonic()
-            self._connect(party, since + self.deadline)
-            self._lost.pop(party, None)
+        """Wait for a party that never connected, or is absent, and say hello; other words come after this."""
+        link = self.links[party]
+        if link.is_absent or link.is_new:
+            self._connect(link, link.deadline(self.deadline))
+            link.returned()
 
-    # links
+    def ended(self, party: str) -> None:
+        """Note that the party answered the request by which the job ends."""
+        self.links[party].conversation.say("end")
 
-    def _connect(self, party: str, until: float) -> None:
-        """Wait for another link of a party, and hear which of its processes it is."""
-        began, known = time.monotonic(), None
-        log.info("waiting for '%s'", party)
-        self.metrics.away(party)
-        self.status.away(party)
-        while known is None:
-            time.sleep(max(self._met.get(party, 0.0) + PAUSE - time.monotonic(), 0.0))
+    # connections
+
+    def _post(self, link: PartyLink, request: Outgoing) -> None:
+        if link.request is not None:
+            self._reply(link)  # nobody waited for the one before, because another party was lost meanwhile
+        link.asked(request)
+        try:
+            self._send(link, request)
+        except Broken as error:
+            log.info("%s", error)
+
+    def _reply(self, link: PartyLink) -> bytes:
+        until = time.monotonic() + self.deadline
+        while True:
             try:
-                self._at[party] = self.listener.wait(party, until - time.monotonic(), after=self._at.get(party, 0))
-            except AwayError as error:
-                why = f"'{party}' did not connect within {self.deadline:g} s; start it."
-                raise self._lose(party, _earlier(error, until) or why, until) from None
-            try:
-                self._met[party] = time.monotonic()
-                known = self._hello(party)
+                reply = self._receive(link, until)
             except Broken as error:
                 log.warning("%s", error)
-                self._check_time(party, until)
-        self._who[party] = known
-        self.metrics.waited(party, time.monotonic() - began)
-        self.metrics.up(party)
-        self.status.connected(party)
-        log.info("'%s' is here", party)
+                self.metrics.fault("link")
+                self.status.failed(str(error))
+                self._ask_again(link, until)
+            except MessageError:
+                link.replied()
+                raise
+            else:
+                link.replied()
+                return reply
 
-    def _hello(self, party: str) -> str:
-        """Who is at the other end of the line: the incarnation of its process."""
-        request = say("hello", {"incarnation": self.owner.hex()})
-        self._send(party, request)
-        said = answered(self._receive(party, time.monotonic() + self.deadline), party, request)
-        self.check(party, said)
-        return str(said["incarnation"])
-
-    def _ask_again(self, party: str, until: float) -> None:
-        """Ask the same process over another link; another process has lost its place in the round."""
-        before = self._who.get(party)
-        while True:
-            self._connect(party, until)
-            self._check_time(party, until)
-            self.metrics.reconnected(party)
-            if self._who[party] != before:
-                raise self._lose(party, f"'{party}' came back as another process.", connected=True)
+    def _connect(self, link: PartyLink, until: float) -> None:
+        """Wait for another connection of a party, and learn which of its processes it is from."""
+        began, incarnation = time.monotonic(), b""
+        log.info("waiting for '%s'", link.name)
+        self.metrics.absent(link.name)
+        self.status.absent(link.name)
+        while not incarnation:
+            time.sleep(max(link.greeted + PAUSE - time.monotonic(), 0.0))
             try:
-                self._send(party, self._asked[party])
+                link.connection = self.connections.wait(link.name, until - time.monotonic(), after=link.connection)
+            except AwayError as error:
+                why = f"'{link.name}' did not connect within {self.deadline:g} s; start it."
+                raise self._lose(link, _earlier(error, until) or why, until) from None
+            try:
+                link.greeted = time.monotonic()
+                incarnation = self._hello(link)
+            except Broken as error:
+                log.warning("%s", error)
+                self._check_time(link, until)
+        link.met(incarnation)
+        self.metrics.waited(link.name, time.monotonic() - began)
+        self.metrics.up(link.name)
+        self.status.connected(link.name)
+        log.info("'%s' is here", link.name)
+
+    def _hello(self, link: PartyLink) -> bytes:
+        """The incarnation of the process at the other end of the connection, if it is that party's."""
+        link.may_say("hello")
+        request = word_packet("hello", {"incarnation": self.incarnation.hex()})
+        self._send(link, _word(request))
+        reply = self._receive(link, time.monotonic() + self.deadline)
+        facts = answer_in(reply, link.name, request)
+        try:
+            return check_hello(link.name, facts, link.key, self.incarnation)
+        except ColonnadeError as error:
+            self.connections.hang_up(link.name, printable(f"{REFUSED}: {error}"))
+            raise
+
+    def _ask_again(self, link: PartyLink, until: float) -> None:
+        """Ask the same process over another connection; another process has lost its place in the round."""
+        before, request = link.incarnation, link.request
+        assert request is not None
+        while True:
+            self._connect(link, until)
+            self._check_time(link, until)
+            self.metrics.reconnected(link.name)
+            if link.incarnation != before:
+                raise self._lose(link, f"'{link.name}' came back as another process.", connected=True)
+            try:
+                self._send(link, request)
             except Broken as error:
                 log.warning("%s", error)
             else:
                 return
 
-    def _check_time(self, party: str, until: float) -> None:
-        """Whoever opens one line after the other and answers on none is as good as away."""
+    def _check_time(self, link: PartyLink, until: float) -> None:
+        """A party that opens one connection after the other and answers on none is absent, too."""
         if time.monotonic() >= until:
-            raise self._lose(party, f"'{party}' answered on none of its lines within {self.deadline:g} s.", until)
+            why = f"'{link.name}' answered on none of its lines within {self.deadline:g} s."
+            raise self._lose(link, why, until)
 
-    def _lose(self, party: str, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
-        """A party is away: at the end of its deadline, or from now on; the error that says so."""
-        error = AwayError(why, party)
-        self._lost[party] = time.monotonic() if until is None else until - self.deadline, error
-        self._asked.pop(party, None)
-        if connected:  # its link may be used to lead it in again
-            self._at[party] -= 1
+    def _lose(self, link: PartyLink, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
+        """Note that a party is absent, from the end of its deadline or from now on; the error that says so."""
+        error = AwayError(why, link.name)
+        link.lost(error, time.monotonic() if until is None else until - self.deadline)
+        if connected:  # this connection may be used to lead it through the handshake again
+            link.connection -= 1
         else:
-            self.listener.hang_up(party, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
-            self.metrics.away(party)
-            self.status.away(party)
+            self.connections.hang_up(link.name, f"the owner waited too long for an answer; {CONNECT_AGAIN}.")
+            self.metrics.absent(link.name)
+            self.status.absent(link.name)
         self.status.failed(why)
         return error
 
-    def _send(self, party: str, data: bytes) -> None:
-        what, number = title(data)
-        self.audit.sent(party, what, data, round=number)  # before it leaves, though the link may turn out to be broken
-        self.listener.send(party, self._at.get(party, 0), data)
-        self.metrics.sent(party, len(data))
+    def _send(self, link: PartyLink, request: Outgoing) -> None:
+        # before it leaves, though the connection may turn out to be broken
+        self.audit.sent(link.name, request.what, request.data, round=request.round)
+        self.connections.send(link.name, link.connection, request.data)
+        self.metrics.sent(link.name, len(request.data))
 
-    def _receive(self, party: str, until: float) -> bytes:
+    def _receive(self, link: PartyLink, until: float) -> bytes:
         try:
-            data = self.listener.receive(party, self._at.get(party, 0), until - time.monotonic())
+            data = self.connections.receive(link.name, link.connection, until - time.monotonic())
         except AwayError as error:
-            why = f"'{party}' did not answer within {self.deadline:g} s; see that it is well."
-            raise self._lose(party, _earlier(error, until) or why, until) from None
+            why = f"'{link.name}' did not answer within {self.deadline:g} s; see that it is well."
+            raise self._lose(link, _earlier(error, until) or why, until) from None
         try:
             what, number = title(data)
         except MessageError as error:
-            raise MessageError(f"'{party}' sent what is no letter: {error}") from None
-        self.audit.received(party, what, data, round=number)
-        self.metrics.received(party, len(data))
+            raise MessageError(f"'{link.name}' sent what is no letter: {error}") from None
+        self.audit.received(link.name, what, data, round=number)
+        self.metrics.received(link.name, len(data))
         return data
 
 
+def _word(packet: Packet) -> Outgoing:
+    """A word of the handshake, ready to be sent."""
+    return Outgoing(write_packet(packet), packet.step, packet.round)
+
+
 def _earlier(error: AwayError, until: float) -> str:
-    """What a link says that gave a party up before the deadline; nothing if it only waited till then."""
+    """What a connection says that gave a party up before the deadline; nothing if it only waited till then."""
     return str(error) if time.monotonic() < until else ""

@@ -1,4 +1,4 @@
-"""A party's end of its link: it dials the owner, and holds one stream."""
+"""A party's end of its connection: it dials the owner, and holds one stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.errors import AwayError, Broken, LinkError, RefusedError, UnreachableError, printable
 from colonnade.federation.certificates import OWNER, Credentials
-from colonnade.federation.inbox import Mailbox
+from colonnade.federation.inbox import Inbox
 from colonnade.federation.listener import ACCEPTED, KEEP_ALIVE, LIMIT, SERVICE, STREAM, check_size, size_options
 from colonnade.federation.tls import channel_credentials, load_grpc, preflight, split_address
 
@@ -20,16 +20,16 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ANSWER = 10.0  # seconds that the owner has for each step of taking a call
 _CLOSING = 0.5
-_TAKEN = b""  # the first thing in the mailbox of a stream that the owner took
+_TAKEN = b""  # the first thing in the inbox of a stream that the owner took
 
 
-class Dialled:
+class PartyConnection:
     """A live stream to the owner; :func:`dial` makes them."""
 
     def __init__(self, address: str, credentials: Credentials, owner: bytes, limit: int) -> None:
         self._grpc = load_grpc()
         self._limit = limit
-        self._mailbox = Mailbox(OWNER)
+        self._inbox = Inbox(OWNER)
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self.refused: Any = None  # grpc's code, if the owner did not take the stream
         options = (("grpc.enable_retries", 0), ("grpc.enable_http_proxy", 0), *KEEP_ALIVE, *size_options(limit))
@@ -40,31 +40,31 @@ class Dialled:
 
     def receive(self, seconds: float | None) -> bytes:
         """The owner's next message; waits so long at most, or for ever."""
-        return self._mailbox.take(seconds)
+        return self._inbox.take(seconds)
 
     def send(self, data: bytes) -> None:
         """Hand a message to the stream, and do not wait for it to be gone."""
         check_size(data, self._limit)
-        if self._mailbox.ended is not None:
-            raise self._mailbox.broken()
+        if self._inbox.ended is not None:
+            raise self._inbox.broken()
         self._outgoing.put(data)
 
     def close(self) -> None:
         """End the stream after what was sent before."""
         self._outgoing.put(None)
-        self._mailbox.end("we hung up.")
+        self._inbox.end("we hung up.")
         self._reader.join(_CLOSING)
         self._channel.close()
 
     def _read(self) -> None:
         try:
             for data in self._messages():
-                self._mailbox.put(data)
-            self._mailbox.end("the owner hung up.")
+                self._inbox.put(data)
+            self._inbox.end("the owner hung up.")
         except self._grpc.RpcError as error:
-            self.refused, said = error.code(), _plain(error.details() or "")
-            told = self.refused in (self._grpc.StatusCode.ABORTED, self._grpc.StatusCode.PERMISSION_DENIED)
-            self._mailbox.end(said or "the connection was cut.", said if told else "")
+            self.refused, reason = error.code(), _plain(error.details() or "")
+            by_owner = self.refused in (self._grpc.StatusCode.ABORTED, self._grpc.StatusCode.PERMISSION_DENIED)
+            self._inbox.end(reason or "the connection was cut.", reason if by_owner else "")
         self._outgoing.put(None)  # lets grpc's own thread go
 
     def _messages(self) -> Iterator[bytes]:
@@ -75,30 +75,30 @@ class Dialled:
 
 def dial(
     address: str, credentials: Credentials, *, limit: int = LIMIT, crl: Path | None = None, seconds: float
-) -> Dialled:
+) -> PartyConnection:
     """Call the owner at ``host:port`` and give the stream once the owner took it.
 
     An owner that is not there yet is tried again, less and less often, for so many seconds; what will not pass by
     itself, such as a wrong certificate, is raised at once.
     """
     host, port = split_address(address)
-    until, pause, told = time.monotonic() + seconds, _FIRST_PAUSE, ""
+    until, pause, logged = time.monotonic() + seconds, _FIRST_PAUSE, ""
     while True:
         patience = min(max(until - time.monotonic(), 1.0), _ANSWER)
         try:
             owner = preflight(host, port, credentials, crl, patience)
-            return _taken(Dialled(address, credentials, owner, limit), address, patience)
+            return _taken(PartyConnection(address, credentials, owner, limit), address, patience)
         except UnreachableError as error:
             if time.monotonic() + pause >= until:
                 raise
-            if str(error) != told:  # once, and not at every try
-                told = str(error)
-                log.warning("%s It is tried again for up to %.0f s.", told, until - time.monotonic())
+            if str(error) != logged:  # once, and not at every try
+                logged = str(error)
+                log.warning("%s It is tried again for up to %.0f s.", logged, until - time.monotonic())
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _taken(stream: Dialled, address: str, seconds: float) -> Dialled:
+def _taken(stream: PartyConnection, address: str, seconds: float) -> PartyConnection:
     """The stream, if the owner takes it within so many seconds."""
     codes = load_grpc().StatusCode
     try:
@@ -118,5 +118,5 @@ def _taken(stream: Dialled, address: str, seconds: float) -> Dialled:
 
 def _plain(text: str) -> str:
     """What the other side said, as a sentence that is fit for a terminal."""
-    said = printable(text)
-    return said if said.endswith("?") or not said else said.rstrip(".") + "."
+    sentence = printable(text)
+    return sentence if sentence.endswith("?") or not sentence else sentence.rstrip(".") + "."

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError, PrivacyError
 from colonnade.federation.terms import job_id
-from colonnade.store.run_folder import make_folder, write_bytes, write_text
 
 
 class Runs:
@@ -112,7 +112,7 @@ class OpenRows:
 
 
 def _number(signed: list[str], job: str, this: str) -> int:
-    return 1 + [one for one in signed if one.startswith(f"{job}:")].index(this)
+    return 1 + [run for run in signed if run.startswith(f"{job}:")].index(this)
 
 
 def _raw(rows: np.ndarray) -> bytes:
@@ -126,11 +126,11 @@ def _digest(rows: np.ndarray) -> str:
 def _counted(place: Path, kind: type, nothing: Any) -> Any:
     """What a party has counted; if that cannot be read it is not taken for nothing."""
     try:
-        found = read_json(place)
+        count = read_json(place)
     except FileNotFoundError:
         return nothing
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, kind):
+        count = None
+    if not isinstance(count, kind):
         raise CheckpointError(f"{place} is damaged, and with it what was counted; bring it back, or use a new folder.")
-    return found
+    return count

@@ -1,4 +1,4 @@
-"""A party's process: dials the owner, serves its letters, and dials again if the line breaks."""
+"""A party's process: it dials the owner, serves the owner's requests, and dials again if the connection breaks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import (
     Broken,
     ColonnadeError,
@@ -17,43 +18,46 @@ from colonnade.errors import (
     again,
     name_of,
 )
-from colonnade.federation.job_papers import PartyFile
+from colonnade.federation.handshake import TALK
 from colonnade.federation.owner_transport import CONNECT_AGAIN, REFUSED
-from colonnade.federation.party_connection import Dialled, dial
+from colonnade.federation.party_connection import PartyConnection, dial
+from colonnade.federation.party_job import ledger_of
+from colonnade.federation.party_report import write_party_report
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
+from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT
-from colonnade.runtime.remote.packet import Packet, read_packet
+from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
-from colonnade.runtime.remote.request_server import refused, refused_letter
+from colonnade.runtime.remote.request_server import refusal, refused
 from colonnade.runtime.setup import threads
-from colonnade.store.run_folder import make_folder
 from colonnade.wire.ledger import OWNER
 
 log = logging.getLogger(__name__)
 PAUSE = 0.2  # seconds before the owner is dialled again
 DOUBTS = 3
+_STATES = {"terms": "waiting", "align": "aligning", "begin": "training"}  # of the status file, after these words
 
 
-class Attendance:
-    """One party's presence at a job, over as many lines as it takes."""
+class PartyProcess:
+    """One party's process in a job, over as many connections as it takes."""
 
-    def __init__(self, paper: PartyFile, folder: Path, metrics: Metrics | None = None) -> None:
-        self.paper, self.guest = paper, PartySession(paper, folder)
+    def __init__(self, party_file: PartyFile, folder: Path, metrics: Metrics | None = None) -> None:
+        self.party_file, self.session = party_file, PartySession(party_file, folder)
         self.metrics = metrics or Metrics()
         self._round = 0  # the newest that was begun
         self._doubts = DOUBTS  # how many refusals in a row may be the network's fault
         self._last = b""  # the newest reply
-        self._came_once = False
-        self.status = StatusFile(make_folder(folder), paper.party.name, "", 0, [OWNER])
+        self._was_connected = False
+        self.status = StatusFile(make_folder(folder), party_file.party.name, "", 0, [OWNER])
 
-    def attend(self) -> None:
+    def run(self) -> None:
         """Serve until the owner says that the job is at its end, or the operator's patience is."""
         try:
             with threads(1), self.status.beating():
-                while not self.guest.ended:
-                    self._one_line()
+                while not self.session.ended:
+                    self._serve_connection()
         except ColonnadeError as error:
             self.stop(str(error))
             raise
@@ -63,109 +67,118 @@ class Attendance:
         self.finish()
 
     def answer(self, request: bytes) -> bytes:
-        """The reply to a letter, however it came here."""
+        """The reply to a request, however it came here."""
         self.metrics.received(OWNER, len(request))
-        letter = read_packet(request)
-        reply = self.guest.answer(letter, request)
+        packet = read_packet(request)
+        reply = self.session.answer(packet, request)
         self.metrics.sent(OWNER, len(reply))
         self._last = reply
-        self._tell(letter)
+        self._show(packet)
         return reply
 
     def refuse(self, request: bytes, error: ColonnadeError) -> bytes:
-        """The letter that tells the owner why this side could not answer one."""
-        reply = refused_letter(request, self.guest.name, error)
+        """The reply that tells the owner why this side could not answer a request."""
+        packet = read_packet(request)
+        reply = write_packet(packet.reply("refusal", self.session.name, refusal(error, self.session.name)))
         with suppress(FolderError):  # no room for the log may be what it says
-            self.guest.note(request, reply)
+            self.session.note(packet, request, reply)
         return reply
 
     def finish(self) -> None:
         """Note that the job is at its end, and seal the audit log."""
         self.status.state("finished")
-        if self.guest.audit is not None:
-            self.guest.audit.event("finished")
-            self.guest.audit.seal(self.paper.keys.identity)
-            self.guest.audit.close()
+        if self.session.audit is not None:
+            self.session.audit.event("finished")
+            self.session.audit.seal(self.party_file.keys.identity)
+            self.session.audit.close()
+        self._report("The job is finished.")
 
     def stop(self, why: str) -> None:
         """Note that it ends here, before the job does."""
         with suppress(FolderError):  # a full disk may be what it ends by
             self.status.state("stopped", why)
-            if self.guest.audit is not None:
-                self.guest.audit.event("stopped", why=why)
-                self.guest.audit.close()
+            if self.session.audit is not None:
+                self.session.audit.event("stopped", why=why)
+                self.session.audit.close()
+        self._report(f"This side stopped: {why}")
 
-    def _one_letter(self, line: Dialled, request: bytes) -> None:
-        """Answer a letter; if this side cannot go on, the owner hears why."""
+    def _report(self, state: str) -> None:
+        """Write this party's own report, if there is a job; no room for it changes nothing else."""
+        job = self.session.handshake.job
+        if job is None:
+            return
+        try:
+            write_party_report(job, ledger_of(self.session.server), state)
+        except (FolderError, OSError) as error:
+            log.warning("the report cannot be written: %s", error)
+
+    def _serve_request(self, connection: PartyConnection, request: bytes) -> None:
+        """Answer a request; if this side cannot go on, the owner hears why."""
         try:
             reply = self.answer(request)
         except ColonnadeError as error:
-            line.send(self.refuse(request, error))
+            connection.send(self.refuse(request, error))
             raise
-        line.send(reply)
+        connection.send(reply)
 
-    def _one_line(self) -> None:
-        patience = self.paper.allow.patience
+    def _serve_connection(self) -> None:
+        """Dial the owner, and serve its requests until the job ends or the connection does."""
+        patience = self.party_file.allow.patience
         self.status.state("waiting")
-        self.metrics.away(OWNER)
-        line = self._dialled(patience)
+        self.metrics.absent(OWNER)
+        connection = self._dialled(patience)
         self._doubts = DOUBTS
-        (self.metrics.reconnected if self._came_once else self.metrics.up)(OWNER)
-        self._came_once = True
+        (self.metrics.reconnected if self._was_connected else self.metrics.up)(OWNER)
+        self._was_connected = True
         self.status.connected(OWNER)
-        log.info("connected to the owner at %s", self.paper.address)
+        log.info("connected to the owner at %s", self.party_file.address)
         try:
-            while not self.guest.ended:
-                self._one_letter(line, line.receive(patience))
+            while not self.session.ended:
+                self._serve_request(connection, connection.receive(patience))
         except Broken as error:
             if error.said and CONNECT_AGAIN not in error.said:
                 raise self._hung_up(error.said) from None
             log.warning("%s", error)
-            self.status.away(OWNER)
+            self.status.absent(OWNER)
             self.status.failed(str(error))
             time.sleep(PAUSE)
         finally:
-            line.close()
+            connection.close()
 
-    def _hung_up(self, said: str) -> ColonnadeError:
+    def _hung_up(self, reason: str) -> ColonnadeError:
         """Why it ends; if that is this side's own affair, by its refusal or the owner's, the exit code says so."""
-        if said.startswith(REFUSED):
-            return RefusedError(f"the owner hung up: {said}")
-        letter = read_packet(self._last) if self._last else None
-        if letter is None or letter.kind != "refusal":
-            return LinkError(f"the owner hung up: {said}")
-        return again(name_of(refused(letter.frames[0], self.guest.name)), f"the owner hung up: {said}")
+        if reason.startswith(REFUSED):
+            return RefusedError(f"the owner hung up: {reason}")
+        packet = read_packet(self._last) if self._last else None
+        if packet is None or packet.kind != "refusal":
+            return LinkError(f"the owner hung up: {reason}")
+        return again(name_of(refused(packet.frames[0], self.session.name)), f"the owner hung up: {reason}")
 
-    def _tell(self, letter: Packet) -> None:
-        """What this letter changed, for who watches."""
-        if letter.kind == "talk" and letter.step in ("terms", "align", "begin") and self.guest.terms is not None:
-            self._describe(self.guest.terms["job"])
-            self.status.state({"terms": "waiting", "align": "aligning", "begin": "training"}[letter.step])
-        elif letter.purpose == "train" and letter.kind in ("step", "sum") and letter.round + 1 != self._round:
-            self._round = letter.round + 1
-            if self.status.status.state != "training":  # the same process, over another line
+    def _show(self, packet: Packet) -> None:
+        """Show in status and metrics what a request has changed."""
+        if packet.kind == TALK and packet.step in _STATES and self.session.terms is not None:
+            self._describe(self.session.terms["job"])
+            self.status.state(_STATES[packet.step])
+        elif packet.purpose == "train" and packet.kind in ("step", "sum") and packet.round + 1 != self._round:
+            self._round = packet.round + 1
+            if self.status.status.state != "training":  # the same process, over another connection
                 self.status.state("training")
             self.status.round(self._round)
             self.metrics.round_done(self._round)
 
     def _describe(self, job: str) -> None:
-        """The job and its rounds, as soon as they are known."""
-        server = self.guest.server
+        """Show the job and its rounds, as soon as they are known."""
+        server = self.session.server
         rounds = server.spec.settings.rounds if isinstance(server, PartyServer) else 0
         if (self.status.status.job, self.status.status.rounds) != (job, rounds):
             self.status.describe(job, rounds)
 
-    def _dialled(self, patience: float) -> Dialled:
-        """A line to the owner; a refusal must come again before it is believed."""
+    def _dialled(self, patience: float) -> PartyConnection:
+        """A connection to the owner; a refusal must come again before it is believed."""
+        keys = self.party_file.keys
         while True:
             try:
-                return dial(
-                    self.paper.address,
-                    self.paper.keys.credentials,
-                    limit=LIMIT,
-                    crl=self.paper.keys.crl,
-                    seconds=patience,
-                )
+                return dial(self.party_file.address, keys.credentials, limit=LIMIT, crl=keys.crl, seconds=patience)
             except UnreachableError:
                 raise
             except LinkError as error:  # a network that alters bytes looks like this as well

@@ -34,6 +34,7 @@ WORDS = 64 << 10  # bytes that it may say until then
 SILENT, SILENT_EACH = 128, 48  # connections without a whole first record: in all, and of one address
 SHAKING, SHAKING_EACH = 48, 24  # those in the middle of TLS, beside two for every party
 PROVEN_EACH = 4  # connections of one party that are kept
+STREAMS = 64  # that may come over one connection, one after the other; a party needs one
 USUAL_FILES = 1024  # that a process may open; where it may open fewer, all but the last of the above is less
 BACKLOG = 512
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -110,6 +111,14 @@ class Gate:
                 held.pop(0).is_unwanted = True
         self._nudge()
 
+    def count(self, peer: str) -> None:
+        """One more stream came over this connection, which is cut if they are too many."""
+        pipe = self._named(peer)
+        if pipe is not None:
+            pipe.streams += 1
+            pipe.is_unwanted = pipe.is_unwanted or pipe.streams > STREAMS
+            self._nudge()
+
     def refuse_more(self) -> None:
         """Free the port; who is here stays."""
         self._is_shut = True
@@ -149,8 +158,8 @@ class Gate:
         self._stop_listening()
         for pipe in {*self._waiting, *self._pipes.values()}:
             self._drop(pipe)
-        for one in (self._wake, self._woken, self._selector):
-            one.close()
+        for opened in (self._wake, self._woken, self._selector):
+            opened.close()
         self._ended.set()
 
     def _rest(self) -> float:
@@ -225,20 +234,20 @@ class Gate:
             self._turn_away(pipe, "" if pipe.is_over else "too many words")
             return
         registered = self._selector.get_map()
-        for one in pipe.sockets:
-            mask = pipe.waits_for(one)
-            if not mask and one in registered:
-                self._selector.unregister(one)
-            elif mask and one not in registered:
-                self._selector.register(one, mask, pipe)
-            elif mask and registered[one].events != mask:
-                self._selector.modify(one, mask, pipe)
+        for end in pipe.sockets:
+            mask = pipe.waits_for(end)
+            if not mask and end in registered:
+                self._selector.unregister(end)
+            elif mask and end not in registered:
+                self._selector.register(end, mask, pipe)
+            elif mask and registered[end].events != mask:
+                self._selector.modify(end, mask, pipe)
 
     def _make_room(self, room: Room, new: Pipe, *, joined: bool) -> None:
         """Of those that wait in the same stage as a new one, turn away who is too many."""
         with self._lock:
-            same = [one for one in self._waiting if (one.inner is not None) == joined]
-        near = [one for one in same if one.address == new.address]
+            same = [pipe for pipe in self._waiting if (pipe.inner is not None) == joined]
+        near = [pipe for pipe in same if pipe.address == new.address]
         if len(near) > room.each:
             self._turn_away(near[0], "crowd")
         elif len(same) > room.most:
@@ -247,15 +256,15 @@ class Gate:
     def _worst(self, waiting: Iterable[Pipe]) -> Pipe | None:
         """The oldest of the address that has most of them; of addresses that parties came from only if all are."""
         all_of = list(waiting)
-        counts, known = Counter(one.address for one in all_of), set(self._known.values())
-        return min(all_of, key=lambda one: (one.address in known, -counts[one.address], one.began), default=None)
+        counts, known = Counter(pipe.address for pipe in all_of), set(self._known.values())
+        return min(all_of, key=lambda pipe: (pipe.address in known, -counts[pipe.address], pipe.began), default=None)
 
     def _cut(self) -> None:
         """Those that had their time, and those that nobody wants any more."""
         now = time.monotonic()
         with self._lock:
-            late = [one for one in self._waiting if now - one.began > PATIENCE]
-            unwanted = [one for one in self._pipes.values() if one.is_unwanted]
+            late = [pipe for pipe in self._waiting if now - pipe.began > PATIENCE]
+            unwanted = [pipe for pipe in self._pipes.values() if pipe.is_unwanted]
         for pipe in (*late, *unwanted):
             self._turn_away(pipe, "" if pipe.is_unwanted else "late")
         if self._is_shut:
@@ -293,21 +302,21 @@ class Gate:
             self._pipes.pop(pipe.name, None)
             if pipe in self._proven.get(pipe.party, ()):
                 self._proven[pipe.party].remove(pipe)
-        for one in pipe.sockets:
+        for end in pipe.sockets:
             with suppress(KeyError, ValueError):
-                self._selector.unregister(one)
+                self._selector.unregister(end)
         pipe.close()
 
     def _listen(self) -> None:
-        for one in self._sockets:
-            self._selector.register(one, EVENT_READ)
+        for listening in self._sockets:
+            self._selector.register(listening, EVENT_READ)
 
     def _stop_listening(self, *, close: bool = True) -> None:
-        for one in self._sockets:
+        for listening in self._sockets:
             with suppress(KeyError, ValueError):
-                self._selector.unregister(one)
+                self._selector.unregister(listening)
             if close:
-                one.close()
+                listening.close()
 
 
 def bound(address: str) -> list[socket.socket]:
@@ -316,8 +325,8 @@ def bound(address: str) -> list[socket.socket]:
     if not hasattr(socket, "AF_UNIX"):
         raise LinkError("the owner's port needs Unix sockets, which this system lacks; lead the job from another one.")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, where = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = addresses[0]
         first = _listening(family, kind, protocol, where)
     except (socket.gaierror, UnicodeError):
         raise LinkError(f"the name '{host}' does not resolve; listen at an address of this machine.") from None
@@ -327,7 +336,7 @@ def bound(address: str) -> list[socket.socket]:
             "this machine."
         ) from None
     sockets = [first]
-    for family, kind, protocol, _, where in found[1:]:
+    for family, kind, protocol, _, where in addresses[1:]:
         with suppress(OSError):  # such as a machine without IPv6
             sockets.append(_listening(family, kind, protocol, (where[0], first.getsockname()[1], *where[2:])))
     return sockets

@@ -18,29 +18,31 @@ import numpy as np
 import torch
 
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_papers import OwnerFile
 from colonnade.federation.job_parts import new_sheet, preparation_in
-from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import Links
+from colonnade.federation.owner_handshake import CommonRows
+from colonnade.federation.owner_session import OwnerJob, OwnerSession
+from colonnade.federation.owner_transport import Connections
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.score_file import ScoreFile
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.study.scores import Scores
+from colonnade.tables.align.alignment_owner import Progress
 from colonnade.wire.ledger import OWNER, Ledger
 
 _NUMBER = re.compile(r"[0-9a-f]{16}")
 
 
-def prediction_terms(paper: OwnerFile, number: str) -> dict[str, Any]:
-    """The terms of a prediction by the model that this paper's job trained."""
-    trained = terms_of(paper)
+def prediction_terms(job_file: OwnerFile, number: str) -> dict[str, Any]:
+    """The terms of a prediction by the model that the job of this file trained."""
+    trained = terms_of(job_file)
     terms = {**trained, "predict": {"of": digest(trained).hex(), "number": number}}
     return {**terms, "learns": learns(terms)}
 
@@ -71,80 +73,85 @@ class Unfinished:
         self.place.unlink(missing_ok=True)
 
 
-class Prediction(OwnerProcess):
+class Prediction:
     """One prediction, as the owner leads it; ``folder`` is that of the run."""
 
     def __init__(
         self,
-        paper: OwnerFile,
+        job_file: OwnerFile,
         folder: Path,
         files: Sequence[str],
         metrics: Metrics | None = None,
-        listener: Links | None = None,
+        listener: Connections | None = None,
     ) -> None:
+        """``listener`` is what parties connect to; by default a port of this machine."""
         if not (folder / "checkpoints").is_dir():
             raise ConfigError(f"{folder} holds no trained run; train first, and give its folder.")
         self.run_folder = folder
-        sheet = new_sheet(paper.own, files, Path(), paper.align.normalise)
+        sheet = new_sheet(job_file.own, files, Path(), job_file.align.normalise)
         self.unfinished = Unfinished(folder / "predictions")
         number = self.unfinished.number(sheet.digest)
-        terms = prediction_terms(paper, number)
-        super().__init__(paper, folder / "predictions" / number, metrics, listener, terms=terms, sheet=sheet)
+        self.terms = prediction_terms(job_file, number)
+        self.folder = folder / "predictions" / number
+        job = OwnerJob(self.terms, sheet, self.folder, run_folder=folder)
+        self.session = OwnerSession(job_file, job, metrics, listener)
 
-    @property
-    def run_number(self) -> bytes:
-        """The number of the training's run: its model predicts, and no other run's of the same job."""
-        return JobFolder(self.run_folder).run
+    def gather(self, on_progress: Progress | None = None) -> None:
+        """From the first hello to everybody's common rows."""
+        self.session.gather(on_progress)
 
     def earlier(self) -> Scores | None:
         """The scores of a prediction that came to its end before its owner had handed them on."""
-        if not self.end.came:
+        if not self.session.end.is_over:
             return None
-        with self._stopping():
-            self.end.tell(self.paper.others)
+        self.session.tell_end()
         return self._finished(ScoreFile.read(self._kept), Ledger())
 
     def score(self) -> Scores:
         """What the model says of the rows that all sides have."""
-        with self._stopping():
-            run, values = self._with_all(self._scored)
-            order = np.argsort(self._rows)  # as in the owner's file
+        session = self.session
+        with session.stopping():
+            run, values = session.with_all(self._scored)
+            rows = session.aligned.rows
+            order = np.argsort(rows)  # as in the owner's file
             names = run.names or tuple(map(str, range(run.task.outputs)))
-            found = ScoreFile(self._rows[order], values[torch.from_numpy(order)], names, run.task.name)
-            found.write(self._kept)
-            self._tell_end(run)
-        return self._finished(found, run.ledger)
+            scores = ScoreFile(rows[order], values[torch.from_numpy(order)], names, run.task.name)
+            scores.write(self._kept)
+            session.tell_end(run)
+        return self._finished(scores, run.ledger)
+
+    def close(self) -> None:
+        """Hang up and close all files."""
+        self.session.close()
 
     @property
     def _kept(self) -> Path:
         return self.folder / "scores.safetensors"
 
-    def _finished(self, found: ScoreFile, ledger: Ledger) -> Scores:
-        self.status.state("finished")
-        self.audit.event("finished", rows=len(found.values))
-        self.audit.seal(self.paper.keys.identity)
-        return Scores(self.sheet.ids_at(found.rows), found.values, found.names, found.task, ledger=ledger)
+    def _finished(self, scores: ScoreFile, ledger: Ledger) -> Scores:
+        self.session.finish(rows=len(scores.values))
+        ids = self.session.sheet.ids_at(scores.rows)
+        return Scores(ids, scores.values, scores.names, scores.task, ledger=ledger)
 
     def _scored(self) -> tuple[Run, torch.Tensor]:
         """The run, and what it says of the rows in their common order."""
-        if self._agreed_with != self._incarnations:
-            self._agree()
-        own = preparation_in(self.run_folder, self.name).table(self.sheet, self._rows)
-        for party in self.paper.others:
-            self._shapes[party] = self._check_shape(party, own.rows, 0)
+        session, handshake = self.session, self.session.handshake
+        session.check_agreed()
+        own = preparation_in(self.run_folder, session.name).table(session.sheet, session.aligned.rows)
+        handshake.prepare(CommonRows(session.aligned.proof, own.rows, test=0))
         far = RemoteSetup(
-            connect=lambda _: self.lines,
-            schema=self._agree_again(own.rows),
-            job=self.job,
-            keys={name: key for name, key in self.keys.items() if name != self.name},
-            secrets=dict.fromkeys((OWNER, self.name), JobFolder(self.run_folder).secret),
+            connect=lambda _: session.transport,
+            schema=self._sign_plan(own.rows),
+            job=handshake.job,
+            keys={name: key for name, key in handshake.keys.items() if name != session.name},
+            secrets=dict.fromkeys((OWNER, session.name), JobFolder(self.run_folder).secret),
         )
         run = resume(self.run_folder, train=False, far=far)
-        return run, run.predict([own, *(self._stand_in(party, own) for party in self.paper.others)])
+        return run, run.predict([own, *(session.stand_in(party, own) for party in session.parties)])
 
-    def _agree_again(self, rows: int) -> Schema:
+    def _sign_plan(self, rows: int) -> Schema:
         """Everybody signs the plan of the training again, with the number of new rows in it."""
         trained = JobFolder(self.run_folder).plan()
-        self._plan = {**trained, "terms": digest(self.terms).hex(), "test": 0, "predict": rows}
-        self._sign_plans()
+        plan = {**trained, "terms": digest(self.terms).hex(), "test": 0, "predict": rows}
+        self.session.handshake.sign_plan(plan)
         return Schema.from_json(trained["schema"])

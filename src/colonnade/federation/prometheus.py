@@ -65,7 +65,7 @@ class Metrics:
         self._add(WAITED, seconds, peer)
 
     def reconnected(self, peer: str) -> None:
-        """A peer that was away is back."""
+        """A peer that was absent is back."""
         self._add(RECONNECTS, 1, peer)
         self.up(peer)
 
@@ -81,21 +81,21 @@ class Metrics:
         """A peer is connected."""
         self._set(UP, 1, peer)
 
-    def away(self, peer: str) -> None:
+    def absent(self, peer: str) -> None:
         """A peer is not connected."""
         self._set(UP, 0, peer)
 
     def ails(self) -> str | None:
-        """Who is away, in a sentence; None if nobody is.
+        """Who is absent, in a sentence; None if nobody is.
 
         >>> metrics = Metrics()
-        >>> metrics.away("shop")
+        >>> metrics.absent("shop")
         >>> metrics.ails()
         "'shop' is away."
         """
         with self._lock:
-            away = [f"'{peer}'" for (peer,), up in self._values[UP].items() if not up]
-        return f"{', '.join(away)} {'is' if len(away) == 1 else 'are'} away." if away else None
+            absent = [f"'{peer}'" for (peer,), up in self._values[UP].items() if not up]
+        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} away." if absent else None
 
     def text(self) -> str:
         """All of it in the text format of Prometheus."""

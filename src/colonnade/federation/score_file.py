@@ -15,8 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import CheckpointError
-from colonnade.store.run_folder import write_bytes
 
 
 @dataclass(frozen=True)

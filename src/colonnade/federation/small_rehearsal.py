@@ -82,17 +82,17 @@ def without_owner(schema: Mapping[str, Any], owner: str) -> dict[str, Any]:
 def _narrow(widths: Mapping[str, int], count: int) -> dict[str, int]:
     """A stand-in for every wide width, unlike any other dimension."""
     taken = {*widths.values(), *TRIED, count - 1, count}
-    free = iter(one for one in _STAND_INS if one not in taken)
+    free = iter(number for number in _STAND_INS if number not in taken)
     return {name: next(free) for name, width in widths.items() if width > WIDE}
 
 
 def _widened(schema: dict[str, Any], known: Mapping[int, int], others: Sequence[int]) -> dict[str, Any]:
     for form in schema.values():
         for name, (kind, shape) in form.items():
-            if known and any(one > 1 and one not in known and one not in others for one in shape):
+            if known and any(width > 1 and width not in known and width not in others for width in shape):
                 raise ManifestError(
                     f"the plan has widths beyond {WIDE}, and '{name}' of this method follows from them in a way that "
                     "cannot be worked out here; ask for narrower ones."
                 )
-            form[name] = [kind, [known.get(one, one) for one in shape]]
+            form[name] = [kind, [known.get(width, width) for width in shape]]
     return schema

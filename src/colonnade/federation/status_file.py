@@ -17,8 +17,8 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import FolderError, printable, unknown
-from colonnade.store.run_folder import write_text
 
 NAME = "status.json"
 STATES = ("waiting", "aligning", "training", "finished", "stopped")
@@ -36,7 +36,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class SideStatus:
-    """Another side, and since when it is connected or away (seconds since 1970)."""
+    """Another side, and since when it is connected or absent (seconds since 1970)."""
 
     name: str
     connected: bool
@@ -85,8 +85,8 @@ class StatusFile:
         self.path = Path(folder) / NAME
         self._lock = Lock()
         now = time.time()
-        away = tuple(SideStatus(name, False, now) for name in peers)
-        self._status = Status(side, job, "waiting", 0, rounds, away, began=_began(os.getpid()))
+        absent = tuple(SideStatus(name, False, now) for name in peers)
+        self._status = Status(side, job, "waiting", 0, rounds, absent, began=_began(os.getpid()))
         self._write()
 
     @property
@@ -134,13 +134,13 @@ class StatusFile:
         """A peer is there."""
         self._peer(SideStatus(name, True, time.time()))
 
-    def away(self, name: str) -> None:
+    def absent(self, name: str) -> None:
         """A peer is not there."""
         self._peer(SideStatus(name, False, time.time()))
 
     def _peer(self, peer: SideStatus) -> None:
         with self._lock:
-            peers = {one.name: one for one in self._status.peers}
+            peers = {known.name: known for known in self._status.peers}
             if peer.name in peers and peers[peer.name].connected == peer.connected:
                 return  # it is so since then already
             self._status = replace(self._status, peers=tuple((peers | {peer.name: peer}).values()))
@@ -166,7 +166,7 @@ def read_status(folder: str | Path) -> Status:
     try:
         raw = read_json(path)
         peers = tuple(
-            SideStatus(str(one["name"]), bool(one["connected"]), float(one["since"])) for one in raw.pop("peers")
+            SideStatus(str(side["name"]), bool(side["connected"]), float(side["since"])) for side in raw.pop("peers")
         )
         status = Status(**raw, peers=peers)
         if status.state not in STATES or not all(isinstance(getattr(status, name), kind) for name, kind in _KINDS):

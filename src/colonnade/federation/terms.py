@@ -18,8 +18,9 @@ from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
 from colonnade.errors import ManifestError
-from colonnade.federation.job_papers import LABELS, OwnerFile
+from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
+from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal.key_agreement import Identity, pack, verify
 from colonnade.tables.align.alignment import who_learns
 from colonnade.version import __version__
@@ -36,25 +37,25 @@ _ABOUT_LABELS = {
 }
 
 
-def terms_of(paper: OwnerFile) -> dict[str, Any]:
+def terms_of(job_file: OwnerFile) -> dict[str, Any]:
     """The terms that a job file makes."""
-    job, keys = paper.job, {paper.own.name: paper.keys.identity.public, **paper.others}
+    job, keys = job_file.job, {job_file.own.name: job_file.keys.identity.public, **job_file.others}
     given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
     terms = {
         "protocol": PROTOCOL,
         "colonnade": __version__,
         "job": job.name,
-        "owner": paper.own.name,
+        "owner": job_file.own.name,
         "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
         "method": {"name": job.method.name, **asdict(job.method)},
         "train": given,
         "model": _described(models, job.model),
         "optimizer": _described(optim, job.optimizer),
         "seals": seal.describe(job.seals),
-        "labels": labels_of(paper),
-        "align": asdict(paper.align),
-        "prepare": asdict(paper.prepare),
-        "limits": {"message": LIMIT, "deadline": paper.federation.deadline},
+        "labels": labels_of(job_file),
+        "align": asdict(job_file.align),
+        "prepare": asdict(job_file.prepare),
+        "limits": {"message": LIMIT, "deadline": job_file.federation.deadline},
     }
     plain: dict[str, Any] = json.loads(json.dumps(terms))  # as a party reads them, and as they come from a folder
     plain["learns"] = learns(plain)
@@ -62,17 +63,17 @@ def terms_of(paper: OwnerFile) -> dict[str, Any]:
     return plain
 
 
-def labels_of(paper: OwnerFile) -> str:
+def labels_of(job_file: OwnerFile) -> str:
     """What becomes of the labels, if the owner is content with that."""
-    found = labels_under(paper.job.method, {one.kind for one in paper.job.seals})
-    if LABELS.index(found) > LABELS.index(paper.federation.labels):
-        can = "read the labels of the rows" if found == "shown" else "infer labels, of two classes nearly all of them"
+    labels = labels_under(job_file.job.method, {entry.kind for entry in job_file.job.seals})
+    if LABELS.index(labels) > LABELS.index(job_file.federation.labels):
+        can = "read the labels of the rows" if labels == "shown" else "infer labels, of two classes nearly all of them"
         raise ManifestError(
-            f"{paper.job.method.name} sends the parties values from which they can {can}; add a seal that protects "
+            f"{job_file.job.method.name} sends the parties values from which they can {can}; add a seal that protects "
             "them, such as [[seal]] kind = 'random-labels', choose another method, or accept that by "
-            f"labels = '{found}' in [federation]."
+            f"labels = '{labels}' in [federation]."
         )
-    return found
+    return labels
 
 
 def labels_under(method: Method, kinds: Collection[str]) -> str:
@@ -90,33 +91,35 @@ def method_in(terms: Mapping[str, Any]) -> Method:
 def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
     method, owner = method_in(terms), terms["owner"]
-    names, kinds = [one["name"] for one in terms["parties"]], {one["kind"] for one in terms["seals"]}
-    sent = _sent(method.party_sends, "blind" in kinds)
-    found = who_learns(terms["align"].get("mode") or "psi", names)
+    names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
+    blind = "blind" in kinds
+    sent, singly = _sent(method, blind=blind), _read_singly(method, owner) if blind else []
+    of_alignment = who_learns(terms["align"].get("mode") or "psi", names)
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:
         scored = f"'{owner}' learns {sent} of the new rows, and their scores."
-        return [*found, scored, *noise, _RESTS_ON]
-    lines = list(found)
+        return [*of_alignment, scored, *singly, *noise, _RESTS_ON]
+    lines = list(of_alignment)
     if method.party_sends != "nothing":
-        lines.append(f"'{owner}' learns {sent} of each round's rows.")
+        lines += [f"'{owner}' learns {sent} of each round's rows.", *singly]
     if method.owner_sends != "nothing":
         lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     return [*lines, *noise, _RESTS_ON]
 
 
-def _sent(what: str, blind: bool) -> str:
-    """What the owner gets of parties; under Blind a method may still ask for some values one by one.
+def _sent(method: Method, *, blind: bool) -> str:
+    """What the owner gets of parties: under Blind the sums that the method declares."""
+    if not blind or not method.summed_steps:
+        return f"every party's {method.party_sends}"
+    return f"only the sum of all parties' {in_words(replies(method, method.summed_steps).values())}"
 
-    >>> _sent("embeddings (only their sum is used), logits", True)
-    "only the sum of all parties' embeddings (only their sum is used), and every party's logits"
-    """
-    summed, separate, single = what.partition("), ")
-    if not blind:
-        return f"every party's {what}"
-    return f"only the sum of all parties' {summed}" + (f"), and every party's {single}" if separate else "")
+
+def _read_singly(method: Method, owner: str) -> list[str]:
+    """One sentence for each step that Blind does not cover."""
+    steps = read_singly(method).items()
+    return [f"'{owner}' reads every party's {in_words([kind])}, one by one, in step '{step}'." for step, kind in steps]
 
 
 def outline(terms: Mapping[str, Any]) -> str:
@@ -126,8 +129,8 @@ def outline(terms: Mapping[str, Any]) -> str:
     ...          "seals": [], "train": {"method": "fdml", "rounds": 5}, "limits": {"deadline": 300}})
     'fdml of bank, shop; rounds 5; no seals; labels shown; deadline 300'
     """
-    names = ", ".join(one["name"] for one in terms["parties"])
-    seals = ", ".join(one["kind"] for one in terms["seals"])
+    names = ", ".join(entry["name"] for entry in terms["parties"])
+    seals = ", ".join(entry["kind"] for entry in terms["seals"])
     parts = (
         f"{terms['method']['name']} of {names}",
         *(f"{key} {value}" for key, value in terms["train"].items() if key != "method"),
@@ -138,55 +141,57 @@ def outline(terms: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def digest(paper: Mapping[str, Any]) -> bytes:
+def digest(document: Mapping[str, Any]) -> bytes:
     """What stands for terms or a plan: the SHA-256 of its canonical text."""
-    return hashlib.sha256(json.dumps(paper, sort_keys=True, ensure_ascii=True).encode()).digest()
+    return hashlib.sha256(json.dumps(document, sort_keys=True, ensure_ascii=True).encode()).digest()
 
 
 def job_id(terms: Mapping[str, Any]) -> bytes:
-    """Sixteen bytes that name the job in every letter."""
+    """Sixteen bytes that name the job in every request."""
     return digest(terms)[:16]
 
 
-def sign(identity: Identity, what: str, paper: Mapping[str, Any]) -> bytes:
+def sign(identity: Identity, what: str, document: Mapping[str, Any]) -> bytes:
     """A side's signature of the terms or the plan."""
-    return identity.sign(signed_bytes(what, paper))
+    return identity.sign(signed_bytes(what, document))
 
 
-def signed_bytes(what: str, paper: Mapping[str, Any]) -> bytes:
+def signed_bytes(what: str, document: Mapping[str, Any]) -> bytes:
     """The bytes that a signature of the terms or the plan covers."""
-    return pack(PROTOCOL, what, digest(paper))
+    return pack(PROTOCOL, what, digest(document))
 
 
-def check_signatures(keys: Mapping[str, bytes], what: str, paper: Mapping[str, Any], came: Mapping[str, bytes]) -> None:
-    """Refuse to go on unless everybody signed this very paper."""
-    if came.keys() != keys.keys():
-        raise ManifestError(f"signatures of {sorted(came)} came for the {what}; all of {sorted(keys)} must sign.")
-    for name, signature in came.items():
-        verify(keys[name], signed_bytes(what, paper), signature, f"the {what} by '{name}'")
+def check_signatures(
+    keys: Mapping[str, bytes], what: str, document: Mapping[str, Any], signatures: Mapping[str, bytes]
+) -> None:
+    """Refuse to go on unless everybody signed this very document."""
+    if signatures.keys() != keys.keys():
+        raise ManifestError(f"signatures of {sorted(signatures)} came for the {what}; all of {sorted(keys)} must sign.")
+    for name, signature in signatures.items():
+        verify(keys[name], signed_bytes(what, document), signature, f"the {what} by '{name}'")
 
 
 def keys_in(terms: Mapping[str, Any]) -> dict[str, bytes]:
     """Every side's public identity key."""
-    return {one["name"]: base64.b64decode(one["key"]) for one in terms["parties"]}
+    return {party["name"]: base64.b64decode(party["key"]) for party in terms["parties"]}
 
 
 def first_difference(
-    known: Any, came: Any, where: str = "", sides: tuple[str, str] = ("here", "at the owner")
+    known: Any, other: Any, where: str = "", sides: tuple[str, str] = ("here", "at the owner")
 ) -> str | None:
-    """The first field in which two papers differ, with both values.
+    """The first field in which two documents differ, with both values.
 
     >>> first_difference({"train": {"rounds": 5}}, {"train": {"rounds": 6}})
     'train.rounds (5 here, 6 at the owner)'
     """
-    if isinstance(known, dict) and isinstance(came, dict):
-        for key in sorted(known.keys() | came.keys()):
+    if isinstance(known, dict) and isinstance(other, dict):
+        for key in sorted(known.keys() | other.keys()):
             at = f"{where}.{key}" if where else key
-            found = first_difference(known.get(key, _ABSENT), came.get(key, _ABSENT), at, sides)
-            if found:
-                return found
+            difference = first_difference(known.get(key, _ABSENT), other.get(key, _ABSENT), at, sides)
+            if difference:
+                return difference
         return None
-    texts = ["nothing" if one is _ABSENT else json.dumps(one, sort_keys=True) for one in (known, came)]
+    texts = ["nothing" if value is _ABSENT else json.dumps(value, sort_keys=True) for value in (known, other)]
     if texts[0] != texts[1]:  # of the text, which is what was signed: 1, 1.0 and true are three values there
         return f"{where} ({texts[0][:80]} {sides[0]}, {texts[1][:80]} {sides[1]})"
     return None
@@ -196,7 +201,7 @@ def _described(module: Any, builders: Any) -> Any:
     if builders is None:
         return None
     if isinstance(builders, list):
-        return [_plain(module.describe(one)) for one in builders]
+        return [_plain(module.describe(builder)) for builder in builders]
     return _plain(module.describe(builders))
 
 

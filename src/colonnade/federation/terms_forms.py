@@ -21,7 +21,7 @@ from colonnade.core import optim
 from colonnade.core.method import methods
 from colonnade.core.settings import Settings
 from colonnade.errors import MessageError, printable
-from colonnade.federation.job_papers import LABELS
+from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
 from colonnade.seal import SEALS
@@ -36,85 +36,85 @@ _FLOAT = 1e12
 _DEEP = 6  # lists in lists of what has no form of its own
 
 
-def check_terms_form(came: Mapping[str, Any]) -> None:
+def check_terms_form(value: Mapping[str, Any]) -> None:
     """Refuse terms that are not whole, or hold what does not belong there; the field is named."""
-    _terms()(came, "terms")
+    _terms()(value, "terms")
 
 
-def check_plan_form(came: Mapping[str, Any]) -> None:
+def check_plan_form(value: Mapping[str, Any]) -> None:
     """The same for a plan."""
-    _plan()(came, "plan")
+    _plan()(value, "plan")
 
 
-def _wrong(where: str, came: Any, due: str) -> MessageError:
-    paper, _, field = where.partition(".")
-    shown = printable(repr(came) if isinstance(came, str | int | float | None) else type(came).__name__, 40)
-    return MessageError(f"the {paper} came with {printable(field, 80) or 'itself'} {shown}; {due} was expected.")
+def _wrong(where: str, value: Any, due: str) -> MessageError:
+    document, _, field = where.partition(".")
+    shown = printable(repr(value) if isinstance(value, str | int | float | None) else type(value).__name__, 40)
+    return MessageError(f"the {document} came with {printable(field, 80) or 'itself'} {shown}; {due} was expected.")
 
 
 # Plain values
 
 
 def _whole(least: int, most: int) -> Form:
-    def check(came: Any, where: str) -> None:
-        if type(came) is not int or not least <= came <= most:
-            raise _wrong(where, came, f"a whole number from {least} to {most}")
+    def check(value: Any, where: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise _wrong(where, value, f"a whole number from {least} to {most}")
 
     return check
 
 
-def _number(came: Any, where: str) -> None:
-    if type(came) not in (int, float) or not abs(came) <= _FLOAT:
-        raise _wrong(where, came, f"a number of at most {_FLOAT:g}")
+def _number(value: Any, where: str) -> None:
+    if type(value) not in (int, float) or not abs(value) <= _FLOAT:
+        raise _wrong(where, value, f"a number of at most {_FLOAT:g}")
 
 
-def _flag(came: Any, where: str) -> None:
-    if not isinstance(came, bool):
-        raise _wrong(where, came, "true or false")
+def _flag(value: Any, where: str) -> None:
+    if not isinstance(value, bool):
+        raise _wrong(where, value, "true or false")
 
 
-def _none(came: Any, where: str) -> None:
-    if came is not None:
-        raise _wrong(where, came, "nothing")
+def _none(value: Any, where: str) -> None:
+    if value is not None:
+        raise _wrong(where, value, "nothing")
 
 
 def _text(most: int) -> Form:
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, str) or len(came) > most or not came.isprintable():
-            raise _wrong(where, came, f"a printable text of at most {most} characters")
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or len(value) > most or not value.isprintable():
+            raise _wrong(where, value, f"a printable text of at most {most} characters")
 
     return check
 
 
-def _name(came: Any, where: str) -> None:
+def _name(value: Any, where: str) -> None:
     """Of a side or a job: it stands in logs and beside other words, and must not lead out of a folder."""
-    _text(100)(came, where)
-    if not came.strip() or came.startswith(".") or re.search(r"[/\\]", came):
-        raise _wrong(where, came, "a name without slashes that does not begin with a dot")
+    _text(100)(value, where)
+    if not value.strip() or value.startswith(".") or re.search(r"[/\\]", value):
+        raise _wrong(where, value, "a name without slashes that does not begin with a dot")
 
 
 def _hex(length: int) -> Form:
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, str) or not re.fullmatch(f"[0-9a-f]{{{length}}}", came):
-            raise _wrong(where, came, f"{length} digits of hexadecimal")
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{length}}}", value):
+            raise _wrong(where, value, f"{length} digits of hexadecimal")
 
     return check
 
 
-def _key(came: Any, where: str) -> None:
-    _text(64)(came, where)
+def _key(value: Any, where: str) -> None:
+    _text(64)(value, where)
     try:
-        raw = base64.b64decode(came, validate=True)
+        raw = base64.b64decode(value, validate=True)
     except ValueError:
         raw = b""
     if len(raw) != 32:
-        raise _wrong(where, came, "a public key of 32 bytes in base64")
+        raise _wrong(where, value, "a public key of 32 bytes in base64")
 
 
 def _one_of(*known: str) -> Form:
-    def check(came: Any, where: str) -> None:
-        if came not in known or not isinstance(came, str):
-            raise _wrong(where, came, f"one of {', '.join(known)}")
+    def check(value: Any, where: str) -> None:
+        if value not in known or not isinstance(value, str):
+            raise _wrong(where, value, f"one of {', '.join(known)}")
 
     return check
 
@@ -123,34 +123,34 @@ def _one_of(*known: str) -> Form:
 
 
 def _either(*forms: Form) -> Form:
-    def check(came: Any, where: str) -> None:
+    def check(value: Any, where: str) -> None:
         for form in forms[:-1]:
             try:
-                return form(came, where)
+                return form(value, where)
             except MessageError:
                 continue
-        forms[-1](came, where)
+        forms[-1](value, where)
         return None
 
     return check
 
 
 def _listed(form: Form, most: int, least: int = 0) -> Form:
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, list) or not least <= len(came) <= most:
-            raise _wrong(where, came, f"a list of {least} to {most} entries")
-        for number, one in enumerate(came):
-            form(one, f"{where}.{number}")
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise _wrong(where, value, f"a list of {least} to {most} entries")
+        for number, entry in enumerate(value):
+            form(entry, f"{where}.{number}")
 
     return check
 
 
 def _row(*forms: Form) -> Form:
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, list) or len(came) != len(forms):
-            raise _wrong(where, came, f"a list of {len(forms)} entries")
-        for number, (one, form) in enumerate(zip(came, forms, strict=True)):
-            form(one, f"{where}.{number}")
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, list) or len(value) != len(forms):
+            raise _wrong(where, value, f"a list of {len(forms)} entries")
+        for number, (entry, form) in enumerate(zip(value, forms, strict=True)):
+            form(entry, f"{where}.{number}")
 
     return check
 
@@ -158,12 +158,12 @@ def _row(*forms: Form) -> Form:
 def _mapped(form: Form, most: int) -> Form:
     """Any names, all with values of one form."""
 
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, dict) or len(came) > most:
-            raise _wrong(where, came, f"at most {most} entries with names")
-        for name, one in came.items():
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict) or len(value) > most:
+            raise _wrong(where, value, f"at most {most} entries with names")
+        for name, entry in value.items():
             _text(300)(name, where)
-            form(one, f"{where}.{name}")
+            form(entry, f"{where}.{name}")
 
     return check
 
@@ -171,28 +171,28 @@ def _mapped(form: Form, most: int) -> Form:
 def _record(needed: Mapping[str, Form], optional: Mapping[str, Form] | None = None) -> Form:
     known = {**needed, **(optional or {})}
 
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, dict):
-            raise _wrong(where, came, f"a section with {', '.join(needed) or 'names'}")
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(where, value, f"a section with {', '.join(needed) or 'names'}")
         for name in needed:
-            if name not in came:
+            if name not in value:
                 raise MessageError(f"the {where.partition('.')[0]} came without {where.partition('.')[2]} {name}.")
-        for name, value in came.items():
+        for name, entry in value.items():
             if name not in known:
-                raise _wrong(f"{where}.{name}", value, "no such field")
-            known[name](value, f"{where}.{name}")
+                raise _wrong(f"{where}.{name}", entry, "no such field")
+            known[name](entry, f"{where}.{name}")
 
     return check
 
 
-def _anything(came: Any, where: str, deep: int = _DEEP) -> None:
+def _anything(value: Any, where: str, deep: int = _DEEP) -> None:
     """Plain data of which nothing more is known: options of somebody's own method."""
-    if isinstance(came, list | dict) and deep:
-        _listed(lambda one, at: _anything(one, at, deep - 1), 1000)(
-            list(came.values()) if isinstance(came, dict) else came, where
+    if isinstance(value, list | dict) and deep:
+        _listed(lambda entry, at: _anything(entry, at, deep - 1), 1000)(
+            list(value.values()) if isinstance(value, dict) else value, where
         )
     else:
-        _either(_text(1000), _flag, _number, _none)(came, where)
+        _either(_text(1000), _flag, _number, _none)(value, where)
 
 
 # Options of classes
@@ -201,7 +201,9 @@ def _anything(came: Any, where: str, deep: int = _DEEP) -> None:
 def _of_hint(hint: Any, most: int = _OPTION) -> Form:
     members = typing.get_args(hint)
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return _either(*(_of_hint(one, most) for one in sorted(members, key=lambda one: one is types.NoneType)))
+        return _either(
+            *(_of_hint(member, most) for member in sorted(members, key=lambda member: member is types.NoneType))
+        )
     if typing.get_origin(hint) in (list, tuple):
         return _listed(_of_hint(members[0], most), 1000)
     plain: dict[Any, Form] = {
@@ -223,12 +225,12 @@ def _options(kind: Any, most: int = _OPTION) -> dict[str, Form]:
 def _named(what: str, kinds: Mapping[str, Any]) -> Form:
     """One of these classes by its name under ``what``, and options of it."""
 
-    def check(came: Any, where: str) -> None:
-        if not isinstance(came, dict):
-            raise _wrong(where, came, f"a section with {what}")
-        _one_of(*kinds)(came.get(what), f"{where}.{what}")
-        chosen = kinds[came[what]]
-        _record({what: _text(100)}, {} if chosen is None else _options(chosen))(came, where)
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(where, value, f"a section with {what}")
+        _one_of(*kinds)(value.get(what), f"{where}.{what}")
+        chosen = kinds[value[what]]
+        _record({what: _text(100)}, {} if chosen is None else _options(chosen))(value, where)
 
     return check
 
@@ -249,7 +251,7 @@ def _networks() -> Form:
 
 def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
-    network, optimizer = (_either(_listed(one, MOST_SIDES), _none, one) for one in several)
+    network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
     count = _either(_none, _whole(1, _COUNT))
     return _record(
         {
@@ -291,8 +293,8 @@ def _plan() -> Form:
     )
 
 
-def _shape(came: Any, where: str) -> None:
+def _shape(value: Any, where: str) -> None:
     """Of a row; that of an owner without columns is empty."""
-    _listed(_whole(1, MOST), 4)(came, where)
-    if math.prod(came) > MOST:
-        raise _wrong(where, math.prod(came), f"at most {MOST} numbers in a row")
+    _listed(_whole(1, MOST), 4)(value, where)
+    if math.prod(value) > MOST:
+        raise _wrong(where, math.prod(value), f"at most {MOST} numbers in a row")

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from colonnade.errors import ConfigError, FolderError
-from colonnade.federation.job_papers import OwnerFile
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, terms_of
 
 

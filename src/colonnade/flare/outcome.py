@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import AwayError, Broken, ColonnadeError, FolderError, again, name_of, printable
-from colonnade.store.run_folder import write_text
 
 NAME = "colonnade.json"
 RESULTS = ("config.json", "history.csv", "ledger.csv", "report.html")  # no rows, keys or states: those stay at home

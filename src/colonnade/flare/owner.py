@@ -10,8 +10,9 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError, ManifestError
-from colonnade.federation.job_papers import OwnerFile, read_owner_paper
 from colonnade.federation.owner_process import OwnerProcess
+from colonnade.federation.side_files import read_owner_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, terms_of
 from colonnade.flare.door import TO_OWNER, Fields
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
@@ -59,7 +60,7 @@ class Owner(Controller):  # type: ignore[misc]  # nvflare has no types
 
 
 def listen(engine: Any, names: list[str], abort_signal: Any) -> FlareListener:
-    """Links to the sites over the one-way messages of FLARE's engine."""
+    """Connections to the sites over the one-way messages of FLARE's engine."""
 
     def fire(site: str, topic: str, fields: Fields) -> None:
         with engine.new_context() as context:
@@ -82,7 +83,7 @@ def paper_of(local: Path, name: str, terms: str) -> OwnerFile:
     place = local / "colonnade" / f"{name}.toml"
     if not place.is_file():
         raise ConfigError(f"the FLARE server has no {place}; put the job file there, or a link to it.")
-    paper = read_owner_paper(place.resolve(), tls=False)
+    paper = read_owner_file(place.resolve(), tls=False)
     if digest(terms_of(paper)).hex() != terms:
         raise ManifestError(f"{place} is not the job that was submitted; submit it again from this very file.")
     return paper

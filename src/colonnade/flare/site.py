@@ -12,8 +12,9 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError
-from colonnade.federation.job_papers import PartyFile, read_party_paper
-from colonnade.federation.party_process import Attendance
+from colonnade.federation.party_process import PartyProcess
+from colonnade.federation.side_files import read_party_file
+from colonnade.federation.side_sections import PartyFile
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.runtime.remote.request_server import refused_letter
@@ -28,7 +29,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
     def __init__(self) -> None:
         super().__init__()
         self._name, self._local, self._folder = "", Path(), Path()
-        self._attendance: Attendance | None = None
+        self._party: PartyProcess | None = None
         self._door = Door(self._serve)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
@@ -43,8 +44,8 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             engine.register_aux_message_handler(ASK, self._asked)
         elif event_type == EventType.END_RUN:
             self._door.close()
-            if self._attendance is not None and not self._attendance.guest.ended:
-                self._attendance.stop("FLARE ended the job.")
+            if self._party is not None and not self._party.session.ended:
+                self._party.stop("FLARE ended the job.")
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
         """No task is ever given; FLARE wants an executor that could take one."""
@@ -66,19 +67,19 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
         """The reply to a letter; whatever goes wrong here is told in one, since FLARE would tell nobody."""
         try:
             with threads(1):
-                if self._attendance is None:
-                    self._attendance = Attendance(paper_of(self._local, self._name), self._folder)
-                reply = self._attendance.answer(request)
-                if self._attendance.guest.ended:
-                    self._attendance.finish()
+                if self._party is None:
+                    self._party = PartyProcess(paper_of(self._local, self._name), self._folder)
+                reply = self._party.answer(request)
+                if self._party.session.ended:
+                    self._party.finish()
             return reply
         except Exception as error:
             # as a warning, since FLARE brings what is logged as an error to the server, with all that stands in it
             log.warning("a letter was refused: %s", error, exc_info=not isinstance(error, ColonnadeError))
             told = told_of(error, self._name)
-            if self._attendance is None:
+            if self._party is None:
                 return refused_letter(request, self._name, told)
-            return self._attendance.refuse(request, told)
+            return self._party.refuse(request, told)
 
 
 def paper_of(local: Path, site: str) -> PartyFile:
@@ -86,7 +87,7 @@ def paper_of(local: Path, site: str) -> PartyFile:
     place = local / "colonnade" / "party.toml"
     if not place.is_file():
         raise ConfigError(f"'{site}' has no {place}; its operator puts its PARTY.toml there, or a link to it.")
-    paper = read_party_paper(place.resolve(), tls=False)
+    paper = read_party_file(place.resolve(), tls=False)
     if paper.party.name != site:
         raise ConfigError(
             f"'{site}' is the site of a party that is named '{paper.party.name}' in its PARTY.toml; name it '{site}'."

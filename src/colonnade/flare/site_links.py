@@ -41,7 +41,7 @@ class _SiteLink:
 
 
 class FlareListener:
-    """Links to the sites ``names``, over messages that ``fire(site, topic, fields)`` sends and nobody answers.
+    """Connections to the sites ``names``, over messages that ``fire(site, topic, fields)`` sends and nobody answers.
 
     ``heard`` must be called with what the sites send back; ``stopped`` says whether FLARE is ending the job.
     """

@@ -1,1 +1,1 @@
-"""Jobs: a run written down in TOML, and doing what it says."""
+"""Job files: a run described in TOML, and the functions that execute it."""

@@ -1,4 +1,4 @@
-"""Job files: a training run written down in TOML.
+"""Job files: a training run described in TOML.
 
 ::
 
@@ -28,6 +28,7 @@ from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
 from colonnade.core.options import LARGEST_SEED, MOST, check_name, path_part
+from colonnade.core.settings import TrainOptions
 from colonnade.core.task import TASKS
 from colonnade.disk.small_files import read_toml
 from colonnade.errors import ConfigError, unknown
@@ -45,12 +46,11 @@ _EXAMPLES = {
     "files": "bank.csv",
     "id": "customer",
 }
-_NOT_IN_A_RUN = ("method", "epochs", "folder")  # what [train] says beyond a run's own settings
 
 
 @dataclass(frozen=True)
 class DataSection:
-    """What to load, and how to cut it."""
+    """The data set to load, and how to cut it."""
 
     load: str
     parties: int | list[Any] | dict[str, Any] | None = None
@@ -64,35 +64,18 @@ class DataSection:
 
 
 @dataclass(frozen=True)
-class TrainSection:
+class TrainSection(TrainOptions):
     """How to train; None leaves the choice to :func:`colonnade.train`."""
 
-    method: str = "vimadmm"
-    epochs: int | None = None
-    rounds: int | None = None
-    batch: int | None = None
-    seed: int = 0
     runtime: str | None = None
-    valid: float | None = None
-    shuffle: str | None = None
-    evaluate_every: int | None = None
-    stop_drop: float | None = None
-    threads: int | None = None
-    missing: str | None = None
-    when_away: str | None = None
-    task: str | None = None
     weights: list[float] | str | None = None
+    method: str = "vimadmm"
     folder: str | None = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """What the job says about the run itself."""
-        return {key: value for key, value in asdict(self).items() if value is not None and key not in _NOT_IN_A_RUN}
 
 
 @dataclass(frozen=True)
 class SelectSection:
-    """Which parties to train with; None leaves the choice to :func:`colonnade.select`."""
+    """How to select parties; None leaves the choice to :func:`colonnade.select`."""
 
     share: float | None = None
     count: int | None = None
@@ -107,7 +90,7 @@ class SelectSection:
 
 @dataclass(frozen=True)
 class Job:
-    """A run that can be started, every name and type in it checked."""
+    """A run that can be started; every name and type in it was checked."""
 
     data: DataSection | Files
     train: TrainSection
@@ -120,19 +103,19 @@ class Job:
     cluster: Cluster | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
-        """What the job says about the run itself, as :func:`colonnade.train` takes it."""
-        return self.train.given | ({"runtime": self.cluster} if self.cluster else {})
+    def options(self) -> TrainOptions:
+        """How the job trains."""
+        return TrainOptions(**self.train.given | ({"runtime": self.cluster} if self.cluster else {}))
 
     @property
     def default_folder(self) -> Path:
-        """Where the run goes if nobody says otherwise."""
+        """The run folder if the user gives none."""
         data = self.name if isinstance(self.data, Files) else self.data.load
         return Path(self.train.folder or f"runs/{self.method.name}-{path_part(data)}-{self.train.seed}")
 
 
 def read_job(path: str | Path) -> Job:
-    """The job that a TOML file describes, or one sentence about what is wrong with it."""
+    """The job that a TOML file describes; a mistake in it is refused with one sentence."""
     sections = parse_toml(Path(path))
     known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster")
     for name in sections:
@@ -144,7 +127,7 @@ def read_job(path: str | Path) -> Job:
 
 
 def check_is_section(sections: dict[str, Any], name: str) -> None:
-    """Refuse what is not a section; one that is not there is empty."""
+    """Refuse a value that is not a section; a missing section becomes an empty one."""
     if not isinstance(sections.setdefault(name, {}), dict):
         raise ConfigError(f"{name} = {sections[name]!r} is not a section; write [{name}] and its keys below.")
 
@@ -170,7 +153,7 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
 
 
 def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
-    """A named data set, or everybody's files."""
+    """A named data set, or all parties' files."""
     parties, others = sections.get("party", []), [name for name in ("align", "prepare") if sections[name]]
     if not parties:
         if others:
@@ -191,7 +174,7 @@ def _data(sections: dict[str, Any], beside: Path) -> DataSection | Files:
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds, or one sentence about why it cannot be read."""
+    """The contents of a TOML file, or an error that says why it cannot be read."""
     try:
         return read_toml(path)
     except OSError as error:
@@ -203,18 +186,18 @@ def parse_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the job file {path} is not valid TOML: {where}.") from None
 
 
-def section(kind: Any, name: str, came: dict[str, Any]) -> Any:
-    """A section as a dataclass, every name and type in it checked."""
+def section(kind: Any, name: str, entries: dict[str, Any]) -> Any:
+    """A section as a dataclass, after every name and type in it was checked."""
     types = typing.get_type_hints(kind)
-    for key, value in came.items():
+    for key, value in entries.items():
         if key not in types:
             raise unknown(f"key of [{name}]", key, types)
         _check_value(name, key, value, types[key])
     for field in fields(kind):
-        if field.default is MISSING and field.default_factory is MISSING and field.name not in came:
+        if field.default is MISSING and field.default_factory is MISSING and field.name not in entries:
             example = _EXAMPLES[field.name]
             raise ConfigError(f"the job has no {field.name} in [{name}]; add one, such as {field.name} = '{example}'.")
-    return kind(**came)
+    return kind(**entries)
 
 
 def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
@@ -240,28 +223,31 @@ def _is_share(value: Any) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
-def _builders(section: str, make: Callable[..., Any], came: Any) -> Builders:
-    if came is None:
+def _builders(section: str, make: Callable[..., Any], entries: Any) -> Builders:
+    if entries is None:
         return None
-    if isinstance(came, list):
-        return [_builder(section, make, entry) for entry in came]
-    return _builder(section, make, came)
+    if isinstance(entries, list):
+        return [_builder(section, make, entry) for entry in entries]
+    return _builder(section, make, entries)
 
 
-def _seals(came: Any) -> tuple[seal.Seal, ...]:
-    entries = came if isinstance(came, list) else [came]
+def _seals(written: Any) -> tuple[seal.Seal, ...]:
+    entries = written if isinstance(written, list) else [written]
     for entry in entries:
-        if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
-            raise ConfigError(f"[seal] holds {entry!r}; it needs a kind, a text, and may have options of that kind.")
-    found = tuple(seal.make_seal(**entry) for entry in entries)
-    seal.make_seals(found)  # refuses two that do the same
-    return found
+        _check_kind("seal", entry)
+    seals = tuple(seal.make_seal(**entry) for entry in entries)
+    seal.make_seals(seals)  # refuses two seals of the same role
+    return seals
 
 
-def _builder(section: str, make: Callable[..., Any], came: Any) -> Any:
-    if not isinstance(came, dict) or not isinstance(came.get("kind"), str):
-        raise ConfigError(f"[{section}] holds {came!r}; it needs a kind, a text, and may have options of that kind.")
-    options = dict(came)
+def _check_kind(section: str, entry: Any) -> None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+        raise ConfigError(f"[{section}] holds {entry!r}; it needs a kind, a text, and may have options of that kind.")
+
+
+def _builder(section: str, make: Callable[..., Any], entry: Any) -> Any:
+    _check_kind(section, entry)
+    options = dict(entry)
     kind = options.pop("kind")
     defaults = asdict(make(kind))
     for name, value in options.items():
@@ -272,7 +258,7 @@ def _builder(section: str, make: Callable[..., Any], came: Any) -> Any:
 
 
 def _check_option(what: str, value: Any, default: Any) -> None:
-    """By the default's own type: torch would fail on anything else, later and less kindly."""
+    """Check an option by the type of its default; torch would fail on another type later, and less clearly."""
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(type(entry) is int and entry > 0 for entry in value):
             raise ConfigError(f"{what} is not a list of positive whole numbers.")

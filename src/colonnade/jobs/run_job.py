@@ -1,4 +1,4 @@
-"""Doing what a job says: gather its tables, select, train, sweep, go on."""
+"""Execute a job: gather its tables, select parties, train, sweep, resume."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OnRound = Callable[[Run], None]
 
 @dataclass(frozen=True)
 class Gathered:
-    """A job's tables, to train on and to test on; of files, also what was read and how it was aligned."""
+    """A job's tables, to train on and to test on; with files also their sheets and their alignment."""
 
     train: list[Table]
     test: list[Table]
@@ -41,18 +41,18 @@ class Gathered:
 
     @property
     def tested(self) -> list[Table] | None:
-        """The rows to test on, if there are some."""
+        """The tables to test on, if there are any."""
         return self.test or None
 
     @property
     def notes(self) -> list[str]:
-        """What each party's preparation left out; for those who hold the files."""
+        """The columns that each party's preparation left out, to be shown only to the parties themselves."""
         each = ((table.name, table.preparation) for table in self.train)
         return [f"{name}: {note}" for name, preparation in each if preparation for note in preparation.notes]
 
 
 def gather(job: Job, on_progress: Progress | None = None, description: dict[str, Any] | None = None) -> Gathered:
-    """Load the data set, or read, align and prepare everybody's files: the same as those of a described run."""
+    """Load the data set, or read, align and prepare all parties' files; ``description`` is that of a run to resume."""
     if not isinstance(job.data, Files):
         how = asdict(job.data)
         return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
@@ -67,11 +67,11 @@ def gather(job: Job, on_progress: Progress | None = None, description: dict[str,
 
 
 def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
-    """Select parties as the job's [select] says; its Blind, if it has one, blinds the selection too."""
+    """Select parties as the job's [select] says; if the job has a Blind seal, it blinds the selection, too."""
     how = {key: value for key, value in asdict(job.select or SelectSection()).items() if value is not None}
     if how.get("by") == "heads":
         raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
-    blind = [one for one in job.seals if isinstance(one, seal.Blind)]
+    blind = [own for own in job.seals if isinstance(own, seal.Blind)]
     return select((gathered or gather(job)).train, **{"seed": job.train.seed, **how}, seal=blind)
 
 
@@ -83,28 +83,28 @@ def train_job(
     gathered: Gathered | None = None,
     secrets: Mapping[str, bytes] | None = None,
 ) -> Run:
-    """Do what a job says, evaluating the test rows on the way; with the selected parties only, if it selects.
+    """Train as a job says, and evaluate the test rows meanwhile; with the selected parties only, if it has [select].
 
-    ``secrets`` are those of sides that did the job apart, to do the same in this process.
+    ``secrets`` are those of sides that did the job in processes of their own, to repeat it in this process.
     """
-    found = gathered or gather(job)
-    rows, test = found.train, found.tested
+    tables = gathered or gather(job)
+    rows, test = tables.train, tables.tested
     if job.select is not None:
-        chosen = selection or select_job(job, found)
+        chosen = selection or select_job(job, tables)
         rows, test = chosen.tables, test and keep(test, chosen)
     place = folder or job.train.folder
     if place is not None:
         check_vacant(Path(place))
     run = start(plan_of(job, rows), rows, place, secrets=secrets)
-    if found.alignment is not None:
-        run.ledger.add(found.alignment.ledger)
+    if tables.alignment is not None:
+        run.ledger.add(tables.alignment.ledger)
     return run.fit(test, on_round)
 
 
-def plan_of(job: Job, rows: list[Table], **other: Any) -> Plan:
-    """What a job says of a run on these tables; ``other`` options stand above the job's."""
-    given = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given, **other}
-    return make_plan(rows, job.method, seal=job.seals, **given)
+def plan_of(job: Job, rows: list[Table], *, model: Any = None, runtime: str | None = None) -> Plan:
+    """The plan of a job's run on these tables; other networks or another runtime override the job's."""
+    options = job.options if runtime is None else replace(job.options, runtime=runtime)
+    return make_plan(rows, job.method, options, model=model or job.model, optimizer=job.optimizer, seal=job.seals)
 
 
 def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
@@ -116,16 +116,16 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
         if isinstance(job.data, Files)
         else {key: value for key, value in asdict(job.data).items() if value is not None}
     )
-    options = {"model": job.model, "optimizer": job.optimizer, "epochs": job.train.epochs, **job.given}
-    given = {key: value for key, value in options.items() if value is not None}
-    return sweep(data, job.method, over, seal=list(job.seals), **given, **how)
+    options = {"model": job.model, "optimizer": job.optimizer, **job.options.given}
+    chosen = {key: value for key, value in options.items() if value is not None}
+    return sweep(data, job.method, over, seal=list(job.seals), **chosen, **how)
 
 
 def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
-    """Go on with a job where its run folder left off; more epochs than before prolong the run."""
+    """Resume a job from its run folder; more epochs than before prolong the run."""
     description = read_summary(folder)["description"]
-    found = gathered or gather(job, description=description)
-    rows, test = (_kept_as(description, tables) for tables in (found.train, found.test))
+    loaded = gathered or gather(job, description=description)
+    rows, test = (_selected_as(description, tables) for tables in (loaded.train, loaded.test))
     for what, was, said in _differences(job, rows, description):
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
@@ -133,8 +133,8 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
     return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round, runtime=job.cluster)
 
 
-def _kept_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
-    """The parties that the run in a folder was trained with, if they were selected."""
+def _selected_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
+    """The tables of the parties that the described run selected; all tables if it selected none."""
     names = (description["data"] or {}).get("keep")
     return tables if names is None or not tables else keep(tables, names)
 
@@ -145,7 +145,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
         *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
-        *_pairs(complete(was["settings"]), job.train.given, ""),
+        *_pairs(complete(was["settings"]), {key: said for key, said in job.train.given.items() if key != "epochs"}, ""),
         ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
@@ -159,15 +159,17 @@ def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[s
 
 
 def _flat(facts: dict[str, Any]) -> dict[str, Any]:
-    """Nested facts one by one, so that only those that differ are shown; sections with a name go by it."""
-    found: dict[str, Any] = {}
+    """Nested facts as a flat table, so that only different ones are shown; sections with a name are called by it."""
+    flat: dict[str, Any] = {}
     for key, value in facts.items():
-        named = isinstance(value, list) and value and all(isinstance(one, dict) and "name" in one for one in value)
-        inner = {one["name"]: one for one in value} if named else value
-        found |= (
-            {f"{key} {part}": one for part, one in _flat(inner).items()} if isinstance(inner, dict) else {key: value}
+        named = (
+            isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value)
         )
-    return found
+        inner = {entry["name"]: entry for entry in value} if named else value
+        flat |= (
+            {f"{key} {part}": fact for part, fact in _flat(inner).items()} if isinstance(inner, dict) else {key: value}
+        )
+    return flat
 
 
 def _as_json(value: Any) -> Any:
@@ -181,4 +183,4 @@ def _by_kind(seals: list[dict[str, Any]]) -> dict[str, Any]:
 def _described(module: Any, builders: Builders, parties: int) -> list[dict[str, Any]]:
     each = builders if isinstance(builders, list) else [builders] * parties
     plain = [module.describe(builder) for builder in each]
-    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # as JSON has it
+    return [{key: _as_json(value) for key, value in entry.items()} for entry in plain]  # in the types of JSON

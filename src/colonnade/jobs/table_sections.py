@@ -1,4 +1,4 @@
-"""The files of a job: ``[[party]]`` says where each party's rows are, ``[align]`` and ``[prepare]`` what is done first.
+"""The files of a job: ``[[party]]`` has each party's files, ``[align]`` and ``[prepare]`` say how to process them.
 
 ::
 
@@ -33,7 +33,7 @@ _ABOUT_COLUMNS = ("label", "numbers", "categories", "leave_out")
 
 @dataclass(frozen=True)
 class PartySection:
-    """One party's files, and what its columns are."""
+    """One party's files, and the meaning of their columns."""
 
     name: str
     files: str | list[str]
@@ -52,7 +52,7 @@ class PartySection:
 
 @dataclass(frozen=True)
 class AlignSection:
-    """How rows are lined up; None leaves the choice to :func:`colonnade.align`."""
+    """How to align rows; None leaves the choice to :func:`colonnade.align`."""
 
     mode: str | None = None
     minimum: int | None = None
@@ -62,7 +62,7 @@ class AlignSection:
 
 @dataclass(frozen=True)
 class PrepareSection:
-    """How columns become inputs; None leaves the choice to :func:`colonnade.prepare`."""
+    """How to prepare columns; None leaves the choice to :func:`colonnade.prepare`."""
 
     test: float | None = None
     numbers: str | None = None
@@ -72,14 +72,14 @@ class PrepareSection:
 
 
 def check_choices(align: AlignSection, prepare: PrepareSection) -> None:
-    """Refuse what cannot be done later before ids are compared, which takes time and tells who is common."""
-    for what, came, known in (
+    """Refuse wrong values before ids are compared, because that takes time and reveals the common ids."""
+    for what, value, known in (
         ("mode of an alignment", align.mode, MODES),
         ("scale of numbers", prepare.numbers, SCALES),
         ("way with categories", prepare.categories, WAYS),
     ):
-        if came is not None and came not in known:
-            raise unknown(what, came, known)
+        if value is not None and value not in known:
+            raise unknown(what, value, known)
     if align.maximum is not None and align.maximum < (align.minimum or 1):
         raise ConfigError(
             f"maximum = {align.maximum} in [align] is below minimum = {align.minimum}; give a larger one, or none."
@@ -96,7 +96,7 @@ class Files:
     align: AlignSection = field(default_factory=AlignSection)
     prepare: PrepareSection = field(default_factory=PrepareSection)
     beside: Path = Path()
-    """Relative paths start here: the folder of the job."""
+    """The folder of the job file, from which relative paths start."""
 
     def __post_init__(self) -> None:
         owners = [party.name for party in self.parties if party.label]
@@ -110,24 +110,24 @@ class Files:
         object.__setattr__(self, "parties", tuple(first))
 
     def read(self, files: Mapping[str, Sequence[str]] | None = None) -> list[Sheet]:
-        """Every party's sheet; of other ``files`` than the job's, where those are given, and of these parties alone."""
+        """Every party's sheet; with ``files`` the sheets of those new files, of their parties only."""
         if files is None:
             return [self._sheet(party, self._paths(party.files)) for party in self.parties]
         for name in files:
             if name not in [party.name for party in self.parties]:
                 raise ConfigError(f"there is no party '{name}'; there are {', '.join(p.name for p in self.parties)}.")
-        return [self._sheet(one, [*files[one.name]], new=True) for one in self.parties if one.name in files]
+        return [self._sheet(party, [*files[party.name]], new=True) for party in self.parties if party.name in files]
 
     def _sheet(self, party: PartySection, paths: Sequence[str], *, new: bool = False) -> Sheet:
         options = {key: value for key, value in asdict(party).items() if value is not None and key != "files"}
         if self.align.normalise is not None:
             options["normalise"] = self.align.normalise
-        if new:  # the preparation says what each column is; those that it does not use may be gone, as the label is
+        if new:  # the preparation knows the kinds; columns that it does not use, and the label, may be missing
             options = {key: value for key, value in options.items() if key not in _ABOUT_COLUMNS}
         return read(paths, **options)
 
-    def _paths(self, came: str | list[str]) -> list[str]:
-        each = [came] if isinstance(came, str) else came
+    def _paths(self, files: str | list[str]) -> list[str]:
+        each = [files] if isinstance(files, str) else files
         return [str(self.beside / os.path.expandvars(os.path.expanduser(path))) for path in each]
 
     def aligned(self, sheets: Sequence[Sheet], seed: int, on_progress: Progress | None = None) -> Alignment:
@@ -144,7 +144,7 @@ class Files:
         return prepare(sheets, alignment, seed=seed, labels=kind, **how)
 
     def origin(self, sheets: Sequence[Sheet], alignment: Alignment) -> dict[str, Any]:
-        """What tables made of these files say of where they come from; a run keeps it."""
+        """The origin of tables made of these files, which a run keeps."""
         facts = {
             "parties": [asdict(party) for party in self.parties],
             "align": asdict(self.align),
@@ -156,7 +156,7 @@ class Files:
         return {"files": facts}
 
     def check_unchanged(self, description: Mapping[str, Any], sheets: Sequence[Sheet]) -> None:
-        """Refuse to go on with other files than those that a run was trained on."""
+        """Refuse to resume with other files than those that a run was trained on."""
         was = _facts(description)["digests"]
         for sheet in sheets:
             if sheet.digest != was.get(sheet.name):

@@ -1,7 +1,7 @@
-"""What a server makes of an average of models: small parts that can be put one after the other.
+"""Server steps: how the next weights follow from an average of models. Several can be put one after the other.
 
-Each takes the weights w_t that all agreed on last, the average of what they became since (the sum of n_l/n w_l) and
-its memory, and gives w_{t+1}. All are elementwise, so stacked weights go through as they are. Delta = average - w_t.
+Each takes the weights w_t of the last average, the average of the models trained from them (the sum of n_l/n w_l) and
+its memory, and gives w_{t+1}. All are elementwise, so stacked weights need no special case. Delta = average - w_t.
 
 ==========  ===========================================================================================
 fedavg      w = average                                                       McMahan et al. 2017
@@ -14,8 +14,8 @@ fedadam     m = mu m + (1 - mu) Delta;  v = beta v + (1 - beta) Delta^2;
 fedyogi     the same with v = v - (1 - beta) Delta^2 sign(v - Delta^2)
 ==========  ===========================================================================================
 
-K-step averaging is none of them: it is how often one averages at all. FedAvgM is often printed as w_t - eta m; that is
-with Delta = w_t - average.
+K-step averaging is none of them: it says how often models are averaged. FedAvgM is often printed as w_t - eta m, which
+means Delta = w_t - average.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ServerStep(Protocol):
     """One step from w_t and an average to w_{t+1}."""
 
     def step(self, w: Tensor, average: Tensor, memory: Mapping[str, Tensor]) -> tuple[Tensor, Memory]:
-        """The next weights, and what to remember until then."""
+        """The next weights, and the memory for the step after."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class FedYogi(FedAdam):
 
 @dataclass(frozen=True)
 class Chain:
-    """Parts one after the other: each takes what the one before made of w_t for the average."""
+    """Server steps one after the other: each takes the weights that the one before gave as its average."""
 
     parts: tuple[ServerStep, ...]
 

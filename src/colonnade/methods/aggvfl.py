@@ -50,6 +50,7 @@ class AggVFL(Method):
     owner_sends: ClassVar[str] = "one gradient of logits for all"
     labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("weigh",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
     lr: float = 0.3

@@ -9,7 +9,7 @@ paper                 here
 active client C_A     the owner, which is also party 0: split with ``owner="first"``
 f, h^A (eq. 5)        ``mine.net`` at party 0, message ``Embedding.h`` [b, E], the same for all
 g (task module)       ``mine.nets["task"]`` at party 0: ``hidden`` and ``dropout`` of the paper are 0 or 256, and 0.5
-L_p (eq. 7)           ``loss``, or one per passive party in ``losses``; see ``methods/passive.py`` for one's own
+L_p (eq. 7)           ``loss``, or one per passive party in ``losses``; ``methods/passive.py`` says how to write one
 lambda_p (eq. 8)      ``weight``, or one per passive party in ``weights``
 dL_p/dh^A (eq. 9)     message ``Gradient.slope``, already times lambda_p; the owner needs only the sum
 DEC_p, ENC_p          ``mine.decoder``, ``mine.net`` at party p
@@ -39,15 +39,14 @@ from torch import Tensor
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, register, take_step
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.step import owner_step, party_step
-from colonnade.errors import ConfigError
 from colonnade.methods.choices import as_tuple, check_choices, check_count, check_rows, of_party
-from colonnade.methods.contribution import left_out, shift, steepest, uphill
+from colonnade.methods.contribution import mean_contributions, measure, shift, steepest, uphill
 from colonnade.methods.passive import find_loss
 from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
 
 
 class Answer(NamedTuple):
-    """h_A [rows, E] and its logits [rows, C]; stays at home."""
+    """h_A [rows, E] and its logits [rows, C]; never leaves the owner."""
 
     h: Tensor
     o: Tensor
@@ -66,6 +65,7 @@ class APFed(Method):
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("assist",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "temperature")
 
     loss: str = "reconstruction"
@@ -93,6 +93,11 @@ class APFed(Method):
         """Whether the owner sees no party's gradient by itself."""
         return not self.contribution_every
 
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """The first round that measures contributions."""
+        return (0,) if self.contribution_every else ()
+
     # passive party: holds x_p and the networks of its loss
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
@@ -108,7 +113,7 @@ class APFed(Method):
 
     @party_step
     def assist(self, mine: Mine, turn: Turn, sent: Embedding) -> Gradient:
-        """One step on L_p, and lambda_p dL_p/dh_A."""
+        """Take one step on L_p, and send lambda_p dL_p/dh_A."""
         gradient = find_loss(self.kind_of(mine.members[0])).descend(mine, turn, sent.h, vars(self))
         weights = gradient.new_tensor([of_party(k, self.weights, self.weight) for k in mine.members])
         return Gradient(weights.view(-1, *[1] * (gradient.ndim - 1)) * gradient)
@@ -117,7 +122,7 @@ class APFed(Method):
 
     @owner_step
     def logits(self, mine: Mine, turn: Turn) -> Answer:
-        """h_A and its logits, kept for the gradients that come."""
+        """h_A and its logits; both are kept for the step along their gradients."""
         mine.scratch["h"] = h = mine.net(mine.inputs(turn))
         mine.scratch["o"] = o = mine.nets["task"](h)
         return Answer(h, o)
@@ -135,13 +140,13 @@ class APFed(Method):
         check_rows(self.losses or (self.loss,), rows)
 
     def start(self, owner: Owner) -> None:
-        """What contributions were measured, and how often."""
+        """The sum of the contributions measured so far, and how often they were measured."""
         check_count(self.name, owner.parties - 1, losses=self.losses, weights=self.weights)
         if self.contribution_every:
             owner.contributions, owner.measured = torch.zeros(owner.parties), torch.zeros(())
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """h_A down, the sum of the gradients up; the owner's step is at home."""
+        """Algorithm 1: h_A down, the sum of the gradients up, then the owner's own step."""
         measures = self.contribution_every and turn.round % self.contribution_every == 0
         direction = steepest(owner, parties, turn) if measures else None
         (mine,) = parties.ask(self.logits, turn, to=[0])
@@ -150,9 +155,7 @@ class APFed(Method):
             total = parties.sum(self.assist, turn, all=sent, to=passive).slope
         else:
             slopes = [reply.slope for reply in parties.ask(self.assist, turn, all=sent, to=passive)]
-            (moved,) = parties.ask(self.shift, turn, all=direction, to=[0])
-            owner.contributions[1:] += left_out(moved.along, slopes, self.lr)
-            owner.measured += 1
+            measure(owner, parties, turn, direction, slopes, self.lr)
             total = functools.reduce(torch.add, slopes)
         o = mine.o.requires_grad_()
         loss = owner.loss(o, turn)
@@ -165,6 +168,4 @@ class APFed(Method):
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Mean rise of the held-out loss when the party's gradient is left out of one step."""
-        if not self.contribution_every or not owner.measured:
-            raise ConfigError("apfed has measured no contributions; train with contribution_every=5, say, or longer.")
-        return owner.contributions / owner.measured  # type: ignore[no-any-return]
+        return mean_contributions(owner, measured=bool(self.contribution_every and owner.measured))

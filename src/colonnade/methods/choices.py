@@ -1,4 +1,4 @@
-"""What passive parties choose, one each or one for all, and whether it makes sense."""
+"""Losses and weights of passive parties, given one for all or one for each, and the checks of both."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MOST = 1e6  # a larger weight drowns the owner's own loss, and overflows before 
 
 
 def as_tuple(given: Any) -> Any:
-    """A list, which is how it comes from a file, as the tuple that it is in code."""
+    """A list, as a job file has it, as the tuple that an option is in code."""
     return tuple(given) if isinstance(given, list) else given
 
 
-def of_party(party: int, each: Sequence[T], one: T) -> T:
-    """A passive party's own choice among one per passive party, or the one for all."""
-    return each[party - 1] if 0 < party <= len(each) else one
+def of_party(party: int, each: Sequence[T], shared: T) -> T:
+    """A passive party's own entry of ``each``, which has one per passive party, or else the shared value."""
+    return each[party - 1] if 0 < party <= len(each) else shared
 
 
 def check_choices(method: str, options: dict[str, Any]) -> None:
-    """Refuse losses that are not there or want options that the method does not have, and odd weights."""
+    """Refuse unknown losses, losses that want an option the method does not have, and weights out of range."""
     if not isinstance(options["losses"], tuple) or not isinstance(options["weights"], tuple):
         raise ConfigError(f"{method}: losses and weights are lists with one entry per passive party.")
     weights = options["weights"] or (options["weight"],)

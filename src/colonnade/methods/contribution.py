@@ -1,7 +1,7 @@
-"""How much a passive party's gradient helps the owner: what leaving it out of a step does to rows held out.
+"""How much a passive party's gradient helps the owner: what leaving it out of a step does to held-out rows.
 
 Without party p the owner's encoder would take the step theta - lr (G - J^T s_p) instead of theta - lr G, where s_p is
-what p sent and J = dh_A / dtheta. To first order that changes the loss L of other rows by
+the gradient that p sent and J = dh_A / dtheta. To first order that changes the loss L of other rows by
 
     L(without p) - L(with p) = lr <dL/dtheta, J^T s_p> = lr <J dL/dtheta, s_p>.
 
@@ -35,7 +35,9 @@ class Direction(NamedTuple):
 
 
 def left_out(direction: Tensor, slopes: Sequence[Tensor], lr: float) -> Tensor:
-    """What leaving out each of the slopes would do to the loss that ``direction`` is about, to first order.
+    """By how much the held-out loss would rise without each of the slopes, to first order.
+
+    ``direction`` is J dL/dtheta of that loss.
 
     >>> left_out(torch.tensor([[1.0, 0.0]]), [torch.tensor([[2.0, 5.0]]), torch.tensor([[-1.0, 0.0]])], 0.1)
     tensor([ 0.2000, -0.1000])
@@ -55,7 +57,7 @@ def pushed(output: Tensor, parameters: Sequence[Tensor], along: Tensor) -> Tenso
 
 @owner_step
 def uphill(mine: Mine, turn: Turn, labels: RowLabels) -> Direction:
-    """At the owner's own part: where in the encoder's weights the loss of the turn's rows grows, dL/dtheta."""
+    """At the owner's own columns: dL/dtheta, the gradient of the loss of the turn's rows by the encoder's weights."""
     with torch.enable_grad():
         loss = mine.task.loss(mine.nets["task"](mine.net(mine.inputs(turn))), labels.y)
         slopes = torch.autograd.grad(loss, mine.net.parameters, allow_unused=True)
@@ -65,7 +67,7 @@ def uphill(mine: Mine, turn: Turn, labels: RowLabels) -> Direction:
 
 @owner_step
 def shift(mine: Mine, turn: Turn, direction: Direction) -> Direction:
-    """At the owner's own part: how h_A moves when the encoder's weights move in that direction."""
+    """At the owner's own columns: how h_A moves when the encoder's weights move in that direction."""
     return Direction(pushed(mine.scratch["h"], mine.net.parameters, direction.along))
 
 
@@ -89,3 +91,19 @@ def steepest(owner: Owner, parties: Parties, turn: Turn) -> Direction:
     """dL/dtheta of other rows than the turn's, before its first step; nothing travels."""
     other = other_rows(owner, turn)
     return parties.ask(uphill, other, all=RowLabels(owner.labels(other)), to=[0])[0]
+
+
+def measure(
+    owner: Owner, parties: Parties, turn: Turn, direction: Direction, slopes: Sequence[Tensor], lr: float
+) -> None:
+    """Add the passive parties' contributions in this round to the owner's sums; ``direction`` is ``steepest``'s."""
+    (moved,) = parties.ask(shift, turn, all=direction, to=[0])
+    owner.contributions[1:] += left_out(moved.along, slopes, lr)
+    owner.measured += 1
+
+
+def mean_contributions(owner: Owner, *, measured: bool) -> Tensor:
+    """The mean over the rounds that measured contributions, refused if there was none."""
+    if not measured:
+        raise ConfigError("apfed has measured no contributions; train with contribution_every=5, say, or longer.")
+    return owner.contributions / owner.measured  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""C-VFL: everybody takes Q true steps while what the others sent grows stale.
+"""C-VFL: all sides take Q true steps while the others' embeddings and the top net's copy grow stale.
 
 Castiglia, Das, Wang, Patterson: *Compressed-VFL: communication-efficient learning with vertically partitioned
 data*, ICML 2022, Algorithm 1.
@@ -11,7 +11,7 @@ C_m (compressors)     a seal on the messages, no part of the method
 theta_0               ``owner.top``: two linear layers over all h_k side by side
 Phi^{-m} (stale)      message ``Stale`` (see below), or ``PaperStale`` with ``messages="paper"``
 Q                     ``local_steps``
-y^B                   known to every party in the paper; here told by the gradient of the logits
+y^B                   known to every party in the paper; here the gradient of the logits shows it
 ====================  ==========================================================
 
 *Labels.* The paper gives the labels to all parties. Here they stay at the owner, which sends the gradient
@@ -38,7 +38,7 @@ from colonnade.methods.steps import embed, labels_told, learn, slope, why_not_we
 
 
 class Stale(NamedTuple):
-    """What the top net makes of the others' embeddings, and how it goes on with party k's."""
+    """The top net's first layer on the others' embeddings, and the weights that party k needs to go on from it."""
 
     h_others: Tensor  # [rows, hidden], before the ReLU, bias included
     block: Tensor  # A_k [E, hidden]
@@ -85,14 +85,14 @@ class CVFL(Method):
             raise unknown("messages of cvfl", self.messages, ["compact", "paper"])
 
     def why_not(self, task: str, *, weighted: bool) -> str:
-        """Weights want one local step."""
+        """With weighted rows only one local step works."""
         return super().why_not(task, weighted=weighted) or why_not_weighted(self.local_steps, weighted)
 
     # party: holds x_k and f_k
 
     @party_step
     def fit(self, mine: Mine, turn: Turn, stale: Stale) -> None:
-        """Q steps of f_k through the stale top net, on the labels that the gradient told."""
+        """Q steps of f_k through the stale top net, on the labels that the gradient shows."""
         o = _scores(stale, mine.scratch.pop("output"))
         labels = labels_told(mine.task, o, stale.slope, len(turn.rows))
         for step in range(self.local_steps):
@@ -101,7 +101,7 @@ class CVFL(Method):
 
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, stale: PaperStale) -> None:
-        """The same from the paper's message."""
+        """Take the steps of ``fit`` from the paper's message."""
         behind = torch.einsum("...bme,...meh->...mbh", stale.h, stale.blocks)
         others = torch.einsum("...m,...mbh->...bh", 1 - stale.place, behind) + stale.block_bias.unsqueeze(-2)
         block = torch.einsum("...m,...meh->...eh", stale.place, stale.blocks)
@@ -116,7 +116,7 @@ class CVFL(Method):
         owner.optimizer = self.owner_optimizer([*owner.first.parameters(), *owner.last.parameters()])
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Embeddings up, what is stale down, Q steps everywhere."""
+        """Algorithm 1: embeddings up, the stale values down, Q steps at every side."""
         h = torch.stack([reply.h for reply in parties.ask(self.embed, turn)])
         o = self._top(owner, h).detach().requires_grad_()
         loss = owner.loss(o, turn)

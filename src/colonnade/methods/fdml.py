@@ -36,6 +36,7 @@ class FDML(Method):
     owner_sends: ClassVar[str] = "one gradient of logits for all"
     labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
 
     logits = staticmethod(logits)
     follow = staticmethod(follow)

@@ -41,6 +41,8 @@ class FedBCD(Method):
     owner_sends: ClassVar[str] = "gradients"
     labels: ClassVar[str] = "shown"  # with combine="sum"
     sums: ClassVar[str] = "with combine='sum'"
+    summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
+    asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
 
     lr: float = 0.05
@@ -80,14 +82,14 @@ class FedBCD(Method):
 
     @party_step
     def descend(self, mine: Mine, turn: Turn, gradient: Gradient) -> None:
-        """Q steps along the same gradient, each from the output of the network as it is by then."""
+        """Q steps along the same gradient, each from the network's current output."""
         output = mine.scratch.pop("output")
         for step in range(self.local_steps):
             output = mine.net(mine.inputs(turn)) if step else output
             mine.net.descend(output, gradient.slope)
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Outputs up, gradients down, Q steps everywhere."""
+        """Outputs up, gradients down, Q steps at every side."""
         if self.combine == "sum":
             total = parties.sum(self.logits, turn).o.requires_grad_()
             loss = owner.loss(total, turn)

@@ -8,7 +8,7 @@ paper                 here
 ====================  ==========================================================
 label, data owners    as in ``methods/multivfl.py``
 P_t                   ``share`` of the parties; the others' embeddings are zeros to the top nets
-ESTIMATE_MI           ``selection/participation.py`` at every owner, on embeddings that it received anyway
+ESTIMATE_MI           ``methods/party_scores.py`` at every owner, on embeddings that it received anyway
 K (K-step)            ``every`` = 5
 mu, m_t (FedAvgM)     ``mu`` = 0.9: m = mu m + (1 - mu) (average - w_t), w = w_t + eta m
 SlowMo, gamma = 0.01  ``alpha`` = 1 - gamma = 0.99: w_{t+1} = (1 - alpha) w_t + alpha w
@@ -19,26 +19,27 @@ added and Delta = average - w_t. Its SlowMo is a step from w_t in the text and i
 take the text's. With alpha = gamma = 0.01 an average would keep a hundredth of what was learnt, and nothing would
 move; so gamma is the part that the old weights keep.
 
-*Who takes part.* In the last round of every ``select_every`` all parties do. Then every owner scores them by the mutual
-information of their embeddings and its labels, the first owner averages the scores (D numbers per owner), and the
-best take part until the next time, also in predictions. Before the first scores all do: those of untrained
-networks mean little. ``run.importance()`` gives the scores.
+*Who takes part.* In the last of every ``select_every`` rounds all parties do. Then every owner scores them by the
+mutual information of their embeddings and its labels, the first owner averages the scores (D numbers per owner), and
+the best take part until the next scores, also in predictions. Before the first scores all take part: the scores of
+untrained networks mean little. ``run.importance()`` gives the scores.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from colonnade.core.method import Mine, Owner, Parties, Turn, owner_step, register
 from colonnade.errors import ConfigError, unknown
-from colonnade.methods.several import SeveralOwners
-from colonnade.selection.distances import squared_distances
+from colonnade.methods.party_scores import PartyScores, scores_of
+from colonnade.methods.several import SeveralOwners, average_of, concatenated, gradients_of, mean_loss
+from colonnade.methods.steps import Embedding
 from colonnade.selection.information import check_neighbours
-from colonnade.selection.participation import how_many, information_of_embeddings, participants
+from colonnade.selection.participation import how_many, participants
 
 PRESETS: dict[str, dict[str, Any]] = {
     "cs+fedavg": {"every": 1, "server": "fedavg"},
@@ -50,22 +51,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fedoptimus": {},
 }
 """The rows of the paper's Table 1; CS is the selection of parties, its SlowMo the damped form."""
-
-
-class PartyScores(NamedTuple):
-    """One number per party."""
-
-    each: Tensor
-
-
-def scores_of(h: Tensor, labels: Tensor, neighbours: int) -> Tensor:
-    """What each party's embeddings [parties, rows, E] tell about the labels [rows]; also of owners that are stacked."""
-    if h.ndim > 3:
-        return torch.stack([scores_of(own, theirs, neighbours) for own, theirs in zip(h, labels, strict=True)])
-    if len(labels.unique()) == len(labels):
-        return torch.zeros(len(h))  # no row has another one of its class, so nothing can be said
-    distances = [squared_distances(one, len(labels)) for one in h]
-    return torch.tensor(information_of_embeddings(distances, labels, neighbours))
 
 
 @register
@@ -115,26 +100,14 @@ class FedOptimus(SeveralOwners):
         if self.share < 1:
             check_neighbours(self.neighbours, rows)
 
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """The first round that averages the models and, with a selection, the first that scores the parties."""
+        return (*super().rare_rounds, self.select_every - 1) if self.share < 1 else super().rare_rounds
+
     def start(self, owner: Owner) -> None:
-        """All parties, until they have scores."""
+        """No party has a score yet."""
         owner.scores = torch.zeros(owner.parties)
-
-    def taking_part(self, owner: Owner, turn: Turn) -> list[int]:
-        """Those with the highest scores; all in a round that scores them, and while nobody has a score."""
-        if (turn.training and self._scores_in(turn)) or not bool(owner.scores.any()):
-            return list(range(owner.parties))
-        return participants(owner.scores.tolist(), self.share)
-
-    def look_back(self, owner: Owner, turn: Turn) -> None:
-        """Score the parties at every owner, and let all owners know the means."""
-        if not self._scores_in(turn):
-            return
-        each = torch.stack([reply.each for reply in owner.owners.ask(self.score, turn)])
-        owner.scores = owner.owners.shares @ each
-        owner.owners.tell(self.choose, turn, all=PartyScores(owner.scores))
-
-    def _scores_in(self, turn: Turn) -> bool:
-        return self.share < 1 and (turn.round + 1) % self.select_every == 0
 
     # owner: holds the labels of its rows
 
@@ -149,6 +122,44 @@ class FedOptimus(SeveralOwners):
     def choose(self, mine: Mine, turn: Turn, scores: PartyScores) -> None:
         """Know from the mean scores whom to ask from now on."""
         mine.memory["scores"] = mine.own(scores.each).clone()
+
+    # all owners, the first of them in the lead
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Algorithm 1: Multi-VFL's round with the parties P_t, which are selected anew in some rounds."""
+        owners, selected = owner.owners, self._selected(owner, turn)
+        turns, lead = owners.turns(turn), replace(turn, leader=owners.names[0])
+        received = [self._received(parties, owner_turn, selected) for owner_turn in turns]
+        lessons = owners.work(self.learn, lead, each=received)
+        for owner_turn, lesson in zip(turns, lessons, strict=True):
+            gradients = gradients_of(lesson, self.embedding)
+            parties.tell(self.follow, owner_turn, each=[gradients[k] for k in selected], to=selected)
+        if self._scores_in(turn):
+            owner.scores = owners.shares @ torch.stack([reply.each for reply in owners.ask(self.score, lead)])
+            owners.tell(self.choose, lead, all=PartyScores(owner.scores))
+        if self.averages_in(turn):
+            owners.tell(self.adopt, lead, all=average_of(owners.ask(self.top, lead), owners.shares))
+            parties.tell(self.settle, turn, to=selected)
+        return mean_loss(lessons, owners.shares)
+
+    def _scores_in(self, turn: Turn) -> bool:
+        return self.share < 1 and (turn.round + 1) % self.select_every == 0
+
+    def _selected(self, owner: Owner, turn: Turn) -> list[int]:
+        """P_t: the parties with the highest scores; all in a round that scores them, and before the first scores."""
+        if (turn.training and self._scores_in(turn)) or not bool(owner.scores.any()):
+            return list(range(owner.parties))
+        return participants(owner.scores.tolist(), self.share)
+
+    def _received(self, parties: Parties, turn: Turn, selected: list[int]) -> Embedding:
+        """The selected parties' embeddings at the turn's owner, side by side with zeros for the other parties'."""
+        replies = dict(zip(selected, parties.ask(self.embed, turn, to=selected), strict=True))
+        zeros = Embedding(torch.zeros(len(turn.rows), self.embedding))
+        return concatenated([replies.get(k, zeros).h for k in range(len(parties))])
+
+    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """The logits of the owner who leads the turn, on the selected parties' embeddings."""
+        return self.leader_logits(owner, turn, self._received(parties, turn, self._selected(owner, turn)))
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The mean scores, if there are some."""

@@ -1,4 +1,4 @@
-"""Linear heads, one per party, that live at the owner: what VIMSGD and VIMADMM predict and refit alike."""
+"""Linear heads at the owner, one per party: the predictions and the refitting of VIMSGD and VIMADMM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFIT_STEPS, REFIT_HOLD = 30, 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerHeads(Method):
-    """A head per party above its embeddings; what trains them is the method's own."""
+    """A head per party above its embeddings; how a round trains them is the method's own."""
 
     refits: ClassVar[bool] = True
     embed: ClassVar[Callable[..., Embedding]]
@@ -27,7 +27,7 @@ class OwnerHeads(Method):
         return (torch.stack([reply.h for reply in parties.ask(self.embed, turn)]) @ owner.heads).sum(0)  # type: ignore[no-any-return]
 
     def refit(self, owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
-        """Heads of those who are here, fitted to the labels without the others."""
+        """Fit the heads of the parties that are present to the labels, without the absent ones."""
         _refit(owner, outputs, turn, here)
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
@@ -42,9 +42,9 @@ def new_heads(owner: Owner, embedding: int, fan_in: int) -> nn.Parameter:
 
 
 def _refit(owner: Owner, outputs: Tensor, turn: Turn, here: list[int]) -> None:
-    """Heads of those who are here, in place: the task's loss on stored outputs [M, rows, E] without the others.
+    """Fit the heads of the parties ``here`` in place, by the task's loss on stored outputs [M, rows, E].
 
-    One batch is few rows for many weights, so the fit is held near the heads as they were trained.
+    One batch is few rows for many weights, so a penalty keeps the fit near the trained heads.
     """
     h, before, targets = (
         outputs[here],

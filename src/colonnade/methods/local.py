@@ -1,4 +1,4 @@
-"""Local (SingleVL): the owner trains on its own columns and talks to nobody.
+"""Local (SingleVL): the owner trains on its own columns and sends no messages.
 
 The baseline of the VFedMH and APFed papers (SingleVL): what the owner has without any partner. The head is a linear
 layer; ``hidden`` puts a hidden layer before it and ``dropout`` drops its inputs, as in the APFed paper's task net.
@@ -51,11 +51,11 @@ class Local(Method):
 
     @owner_step
     def follow(self, mine: Mine, turn: Turn, gradient: Gradient) -> None:
-        """One optimiser step along it."""
+        """One optimiser step along the gradient."""
         follow(mine, turn, gradient)
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """One step at the owner's own part, which is party 0."""
+        """One step at the owner's own columns, which are party 0."""
         (mine,) = parties.ask(self.logits, turn, to=[0])
         scores = mine.o.requires_grad_()
         loss = owner.loss(scores, turn)

@@ -1,4 +1,4 @@
-"""The losses of passive parties: what a party makes of the owner's embedding with columns of its own.
+"""The losses of passive parties: functions of the owner's embedding and the party's own columns.
 
 A loss is a plain function of the party's own side, the turn and h_A that gives the mean over the turn's rows, one
 number per party; its gradient by h_A is what the party sends. To add one is to write it::
@@ -80,9 +80,9 @@ class PassiveLoss(NamedTuple):
     def _checked(self, loss: Any, h: Tensor) -> Tensor:
         expected = tuple(h.shape[:-2])
         if not isinstance(loss, Tensor) or tuple(loss.shape) != expected:
-            came = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            given = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
             raise self._wrong(
-                f"gave {came} where {expected} was expected; reduce it over its last two axes (rows, features)",
+                f"gave {given} where {expected} was expected; reduce it over its last two axes (rows, features)",
             )
         if not bool(torch.isfinite(loss).all()):
             raise self._wrong("is not finite; lower the learning rate or check that party's columns")
@@ -91,7 +91,7 @@ class PassiveLoss(NamedTuple):
         return loss
 
     def _wrong(self, what: str) -> ValueError:
-        """The runtime adds who it was, and when."""
+        """The error; the runtime adds the party and the round."""
         return ValueError(f"the passive loss '{self.name}' {what}.")
 
 
@@ -127,7 +127,7 @@ def find_loss(name: str) -> PassiveLoss:
 def wanted(loss: PassiveLoss) -> list[str]:
     """The method's options that a loss is given: its keyword-only arguments."""
     parameters = inspect.signature(loss.function).parameters.values()
-    return [one.name for one in parameters if one.kind == one.KEYWORD_ONLY]
+    return [parameter.name for parameter in parameters if parameter.kind == parameter.KEYWORD_ONLY]
 
 
 @passive_loss("reconstruction", nets=("decoder",))
@@ -151,7 +151,7 @@ def contrastive(mine: Mine, turn: Turn, h: Tensor, *, temperature: float) -> Ten
 
 
 def _directions(vectors: Tensor) -> Tensor:
-    """Vectors of length one, for cosines; nought stays nought, without a gradient, where torch's would be huge."""
+    """Vectors scaled to length one, for cosines. Zero vectors stay zero, without torch's huge gradient."""
     squares = vectors.square().sum(-1, keepdim=True)
     seen = squares > 1e-12
     return vectors * torch.where(seen, torch.where(seen, squares, 1.0).rsqrt(), 0.0)

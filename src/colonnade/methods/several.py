@@ -1,23 +1,24 @@
-"""Several owners, each with labels of its own rows: what Multi-VFL and FedOptimus train alike.
+"""Several owners, each with labels of its own rows: the networks and steps of Multi-VFL and FedOptimus.
 
 A party keeps a copy of its network for every owner, and trains it with that owner's rows; every ``every`` rounds it
-averages its copies, which takes no message. Every owner trains a top net over all embeddings side by side; these are
-averaged through the first owner. ``net`` is, at either, what all agreed on at the last average.
+averages its copies, which takes no message. Every owner trains a top net over all embeddings side by side; the top nets
+are averaged through the first owner. At a party and at an owner, ``net`` has the weights of the last average.
 
-Between averages an owner predicts with its own. Optimisers' moments and batch norms' statistics stay each copy's own.
+Between averages an owner predicts with its own top net. Optimisers' moments and batch norms' statistics are not
+averaged: every copy keeps its own. The rounds are in ``methods/multivfl.py`` and ``methods/fedoptimus.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Turn
 from colonnade.core.net import Net, take_step
 from colonnade.core.optim import SGD, Adam, OptimizerBuilder
 from colonnade.core.step import owner_step, party_step
@@ -33,7 +34,7 @@ class Weights(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """The gradient of an owner's loss by all embeddings side by side, and the loss."""
+    """An owner's loss, and its gradient by all embeddings side by side."""
 
     slope: Tensor
     loss: Tensor
@@ -69,17 +70,19 @@ class SeveralOwners(Method):
         """Adam or SGD, for the owners' top nets too; the user may bring another for the parties."""
         return Adam(self.lr, self.decay) if self.optimizer == "adam" else SGD(self.lr, self.momentum, self.decay)
 
-    def taking_part(self, owner: Owner, turn: Turn) -> list[int]:
-        """Which parties are asked in this turn."""
-        return list(range(owner.parties))
+    @property
+    def rare_rounds(self) -> tuple[int, ...]:
+        """The first round that averages the models."""
+        return (self.every - 1,)
 
-    def look_back(self, owner: Owner, turn: Turn) -> None:
-        """What the owners do after a round's steps and before its average."""
+    def averages_in(self, turn: Turn) -> bool:
+        """Whether the models are averaged at the end of this round."""
+        return (turn.round + 1) % self.every == 0
 
     # party: holds x_k, and a copy of its network for every owner
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
-        """The agreed network, and a copy of it under the name of every owner."""
+        """The network of the last average, and a copy of it under the name of every owner."""
         net = build(self.embedding)
         return {name: Part(deepcopy(net), optimizer) for name in ("net", *build.leaders)}
 
@@ -96,14 +99,14 @@ class SeveralOwners(Method):
 
     @party_step
     def settle(self, mine: Mine, turn: Turn) -> None:
-        """Average the copies, each weighted by its owner's share of the rows; nobody else is asked."""
+        """Average the party's copies, each weighted by its owner's share of the rows; no message is needed."""
         average = sum(share * mine.nets[leader].flat() for leader, share in mine.leaders.items())
-        self._agree(mine, torch.as_tensor(average), [mine.nets[leader] for leader in mine.leaders])
+        self._go_on_from(mine, torch.as_tensor(average), [mine.nets[leader] for leader in mine.leaders])
 
     # owner: holds the labels of its rows, and a top net
 
     def owner_parts(self, parties: int, outputs: int) -> dict[str, Part]:
-        """The agreed top net, two linear layers, and the owner's own."""
+        """The top net of the last average, two linear layers, and a copy that the owner trains."""
         width = parties * self.embedding
         top = nn.Sequential(nn.Linear(width, self.hidden), nn.ReLU(), nn.Linear(self.hidden, outputs))
         return {name: Part(deepcopy(top), self.party_optimizer, reads=width) for name in ("net", "top")}
@@ -129,42 +132,38 @@ class SeveralOwners(Method):
 
     @owner_step
     def adopt(self, mine: Mine, turn: Turn, average: Weights) -> None:
-        """Go on from the average; every owner keeps the server's memory, so no more than the average travels."""
-        self._agree(mine, mine.own(average.w), [mine.top])
+        """Go on from the average; every owner keeps the server's memory, so only the average travels."""
+        self._go_on_from(mine, mine.own(average.w), [mine.top])
 
-    def _agree(self, mine: Mine, average: Tensor, copies: Sequence[Net]) -> None:
+    def _go_on_from(self, mine: Mine, average: Tensor, copies: Sequence[Net]) -> None:
+        """Put the server's next weights into ``mine.net`` and into the copies."""
         server = make_server(self.server, mu=self.mu, eta=self.eta, alpha=self.alpha)
-        agreed, memory = server.step(mine.net.flat(), average, mine.memory)
+        weights, memory = server.step(mine.net.flat(), average, mine.memory)
         mine.memory |= memory
         for net in (mine.net, *copies):
-            net.put(agreed)
+            net.put(weights)
 
-    # all owners, the first of them in the lead
+    def leader_logits(self, owner: Owner, turn: Turn, received: Embedding) -> Tensor:
+        """The logits by the top net of the owner who leads the turn."""
+        logits = owner.owners.work(self.decide, turn, all=received)
+        return logits[owner.owners.names.index(turn.leader)].o  # type: ignore[no-any-return]
 
-    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """With every owner embeddings up and gradients down; then, every few rounds, both averages."""
-        owners, taking = owner.owners, self.taking_part(owner, turn)
-        turns, lead = owners.turns(turn), replace(turn, leader=owners.names[0])
-        lessons = owners.work(self.learn, lead, each=[self._received(parties, one, taking) for one in turns])
-        for one, lesson in zip(turns, lessons, strict=True):
-            slopes = lesson.slope.split(self.embedding, dim=-1)
-            parties.tell(self.follow, one, each=[Gradient(slopes[k]) for k in taking], to=taking)
-        self.look_back(owner, lead)
-        if (turn.round + 1) % self.every == 0:
-            tops = owners.ask(self.top, lead)
-            average = sum(share * reply.w for share, reply in zip(owners.shares, tops, strict=True))
-            owners.tell(self.adopt, lead, all=Weights(torch.as_tensor(average)))
-            parties.tell(self.settle, turn, to=taking)
-        return torch.dot(torch.stack([lesson.loss for lesson in lessons]), owners.shares)
 
-    def _received(self, parties: Parties, turn: Turn, taking: list[int]) -> Embedding:
-        """What one owner receives, side by side; those who take no part count as zeros."""
-        replies = dict(zip(taking, parties.ask(self.embed, turn, to=taking), strict=True))
-        nothing = torch.zeros(len(turn.rows), self.embedding)
-        return Embedding(torch.cat([replies[k].h if k in replies else nothing for k in range(len(parties))], dim=-1))
+def concatenated(embeddings: Sequence[Tensor]) -> Embedding:
+    """All parties' embeddings of the same rows as one tensor [rows, parties x E]."""
+    return Embedding(torch.cat(list(embeddings), dim=-1))
 
-    def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The logits of the owner who leads the turn."""
-        received = self._received(parties, turn, self.taking_part(owner, turn))
-        answers = zip(owner.owners.names, owner.owners.work(self.decide, turn, all=received), strict=True)
-        return dict(answers)[turn.leader].o  # type: ignore[no-any-return]
+
+def gradients_of(lesson: Lesson, embedding: int) -> list[Gradient]:
+    """Every party's part of the gradient by all embeddings side by side."""
+    return [Gradient(slope) for slope in lesson.slope.split(embedding, dim=-1)]
+
+
+def average_of(tops: Sequence[Weights], shares: Tensor) -> Weights:
+    """The sum of n_l/n w_l over the owners l."""
+    return Weights(torch.as_tensor(sum(share * top.w for share, top in zip(shares, tops, strict=True))))
+
+
+def mean_loss(lessons: Sequence[Lesson], shares: Tensor) -> Tensor:
+    """The sum of n_l/n L_l over the owners l."""
+    return torch.dot(torch.stack([lesson.loss for lesson in lessons]), shares)

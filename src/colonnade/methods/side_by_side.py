@@ -1,20 +1,19 @@
-"""Embeddings side by side under the owner's top net: what SplitNN and TVFL train alike."""
+"""Embeddings side by side under the owner's top net: the networks and party steps of SplitNN and TVFL."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from colonnade.core.method import Method, Owner, Parties, Turn
-from colonnade.methods.steps import embed, follow, learn, leaves
+from colonnade.core.method import Method, Owner
+from colonnade.methods.steps import embed, follow
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide(Method):
-    """Concatenated embeddings under one top net; one step per round."""
+    """Concatenated embeddings under one top net; how a round trains them is the method's own."""
 
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
@@ -32,10 +31,3 @@ class SideBySide(Method):
             nn.Linear(owner.parties * self.embedding, self.hidden), nn.ReLU(), nn.Linear(self.hidden, owner.outputs)
         )
         owner.optimizer = self.owner_optimizer(owner.top.parameters())
-
-    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Embeddings up, gradients down."""
-        h = leaves(parties.ask(self.embed, turn))
-        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
-        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
-        return loss.detach()

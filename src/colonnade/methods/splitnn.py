@@ -22,6 +22,7 @@ from torch import Tensor
 
 from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.methods.side_by_side import SideBySide
+from colonnade.methods.steps import learn, leaves
 
 
 @register
@@ -31,6 +32,13 @@ class SplitNN(SideBySide):
 
     name: ClassVar[str] = "splitnn"
     summary: ClassVar[str] = "embeddings side by side under the owner's top net"
+
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """Embeddings up, one step of the top net, the gradients of the embeddings down."""
+        h = leaves(parties.ask(self.embed, turn))
+        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
+        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
+        return loss.detach()
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The top net on everybody's embeddings."""

@@ -27,7 +27,7 @@ class Logits(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """The gradient of the owner's loss by what the party sent."""
+    """The gradient of the owner's loss by the output that the party sent."""
 
     slope: Tensor
 
@@ -48,7 +48,7 @@ def logits(mine: Mine, turn: Turn) -> Logits:
 
 @party_step
 def follow(mine: Mine, turn: Turn, gradient: Gradient) -> None:
-    """One optimiser step along the gradient of what was just sent."""
+    """One optimiser step along the gradient of the output that was just sent."""
     mine.net.descend(mine.scratch.pop("output"), gradient.slope)
 
 
@@ -58,7 +58,7 @@ def with_head(net: nn.Module, embedding: int, outputs: int) -> nn.Module:
 
 
 def task_net(embedding: int, hidden: int, dropout: float, outputs: int) -> nn.Module:
-    """What the owner puts above its own embedding: a linear layer without bias, or a hidden layer before it too."""
+    """The owner's net above its own embedding: a linear layer without bias, and a hidden layer before it if wanted."""
     layers: list[nn.Module] = [nn.Linear(embedding, hidden), nn.ReLU()] if hidden else []
     layers += [nn.Dropout(dropout)] if dropout else []
     head = nn.Linear(hidden or embedding, outputs, bias=False)
@@ -66,7 +66,7 @@ def task_net(embedding: int, hidden: int, dropout: float, outputs: int) -> nn.Mo
 
 
 def check_task_net(name: str, hidden: int, dropout: float) -> None:
-    """Refuse what no such network can have."""
+    """Refuse a hidden width or a dropout that is out of range."""
     if hidden < 0 or not 0 <= dropout < 1:
         raise ConfigError(
             f"{name}: hidden={hidden}, dropout={dropout} are out of range; hidden is at least 0, "
@@ -75,7 +75,7 @@ def check_task_net(name: str, hidden: int, dropout: float) -> None:
 
 
 def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, outputs: int) -> nn.Module:
-    """What makes logits of an embedding: the builder's own ``decision`` net if it has one, else two linear layers."""
+    """The net from an embedding to logits: the builder's own ``decision`` net if it has one, else two linear layers."""
     own: nn.Module | None = getattr(build, "decision", lambda *_: None)(embedding, outputs)
     if own is not None:
         return own
@@ -83,12 +83,12 @@ def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int,
 
 
 def labels_told(task: Task, o: Tensor, slope: Tensor, rows: int) -> Tensor:
-    """The labels that a gradient of the mean loss tells whoever knows the outputs."""
+    """The labels, which follow from the gradient of the mean loss for a side that knows the outputs."""
     return task.probabilities(o.detach()) - rows * slope
 
 
 def why_not_weighted(steps: int, weighted: bool) -> str:
-    """Why parties that take several steps on labels that a gradient told cannot do so if the loss has weights."""
+    """Why several local steps do not work with weighted rows: a weighted gradient does not show the labels."""
     if steps > 1 and weighted:
         return "a weighted gradient does not tell the labels for local_steps beyond 1; set local_steps=1"
     return ""
@@ -110,5 +110,5 @@ def learn(loss: Tensor, received: Sequence[Tensor], *optimizers: torch.optim.Opt
 
 
 def slope(loss: Tensor, output: Tensor) -> Gradient:
-    """The gradient of a loss by what the owner received."""
+    """The gradient of a loss by the output that the owner received."""
     return Gradient(torch.autograd.grad(loss, output)[0])

@@ -1,7 +1,7 @@
 """TVFL: SplitNN training, and then the owner predicts alone with made-up embeddings of the others.
 
-The baselines TVFL-0, TVFL-A and TVFL-R of the APFed paper: what happens to typical vertical federated learning when
-nobody answers any more.
+The baselines TVFL-0, TVFL-A and TVFL-R of the APFed paper: typical vertical federated learning whose parties no longer
+answer when the owner wants predictions.
 
 ====================  ==========================================================
 paper                 here
@@ -26,6 +26,7 @@ from torch import Tensor
 from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.errors import unknown
 from colonnade.methods.side_by_side import SideBySide
+from colonnade.methods.steps import learn, leaves
 
 FILLS = ("zero", "mean", "random", "none")
 
@@ -49,17 +50,25 @@ class TVFL(SideBySide):
 
     @property
     def predicts_alone(self) -> bool:
-        """Whether the others are filled in anyway."""
+        """Whether the other parties' embeddings are filled in, so that nobody is asked."""
         return self.fill != "none"
 
+    def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
+        """SplitNN's round: embeddings up, one step of the top net, the gradients of the embeddings down."""
+        h = leaves(parties.ask(self.embed, turn))
+        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
+        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
+        return loss.detach()
+
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The top net on the owner's embeddings and what stands for the others'."""
+        """The top net on the owner's embeddings and the filled-in embeddings of the other parties."""
         asked = None if self.fill == "none" else [0]
         known = [reply.h for reply in parties.ask(self.embed, turn, to=asked)]
         missing = [self._filled(owner, known[0], turn, k) for k in range(len(known), len(parties))]
         return owner.top(torch.cat([*known, *missing], dim=-1))  # type: ignore[no-any-return]
 
     def _filled(self, owner: Owner, own: Tensor, turn: Turn, party: int) -> Tensor:
+        """A stand-in for one party's embeddings, of the shape of the owner's own."""
         if self.fill == "zero":
             return torch.zeros_like(own)
         if self.fill == "mean":

@@ -40,6 +40,7 @@ class VAFL(Method):
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
     sums: ClassVar[str] = "with learn_weights=False"
+    summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
 
     lr: float = 0.3

@@ -21,7 +21,7 @@ the owner's model, for which nothing travels but the embeddings; ``predict_each`
 
 The gradient is (softmax(R_k) - onehot(y)) / b, and party k knows R_k: it can read the labels. ``local_steps``
 beyond 1, which the paper does not have, uses that and nothing else: the party takes more steps on the labels
-it was told, with its own part of E fresh and the others' stale. That costs no byte. All parties then move at
+it has read, with its own part of E fresh and the others' stale. That costs no byte. All parties then move at
 once against what the others were, so take a smaller ``lr``: five steps at 0.05 fell back on MNIST, at 0.02 not.
 """
 
@@ -59,6 +59,7 @@ class VFedMH(Method):
     labels: ClassVar[str] = "shown"
     needs_owner_columns: ClassVar[bool] = True
     sums: ClassVar[str] = "always"
+    summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
 
     lr: float = 0.05
@@ -68,7 +69,7 @@ class VFedMH(Method):
     embed = staticmethod(embed)
 
     def why_not(self, task: str, *, weighted: bool) -> str:
-        """Weights want one local step."""
+        """With weighted rows only one local step works."""
         return super().why_not(task, weighted=weighted) or why_not_weighted(self.local_steps, weighted)
 
     # party: holds x_k, an embedding net and a decision net
@@ -95,7 +96,7 @@ class VFedMH(Method):
 
     @party_step
     def learn(self, mine: Mine, turn: Turn, gradient: Gradient) -> None:
-        """One step of both nets along the gradient, then more on the labels that it told."""
+        """One step of both nets along the gradient, then more on the labels that it shows."""
         x, o = mine.inputs(turn), mine.scratch.pop("o")
         others, share = mine.scratch.pop("others"), mine.scratch.pop("share")
         labels = labels_told(mine.task, o, gradient.slope, len(turn.rows))
@@ -120,7 +121,7 @@ class VFedMH(Method):
         return Mean(share * parties.sum(self.embed, turn).h, share)
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The logits of the owner's model, computed at home."""
+        """The logits of the owner's model, which the owner computes itself."""
         return parties.ask(self.decide, turn, all=self._mean(parties, turn), to=[0])[0].o
 
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:

@@ -38,7 +38,7 @@ from colonnade.methods.steps import Embedding
 
 
 class Target(NamedTuple):
-    """What a party's logits should become, and the head that makes them."""
+    """The goal t_k of a party's logits, and the head W_k that gives them."""
 
     goal: Tensor
     head: Tensor
@@ -92,7 +92,7 @@ class VIMADMM(OwnerHeads):
 
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, target: PaperTarget) -> None:
-        """The same from the paper's message."""
+        """Take the steps of ``fit`` from the paper's message."""
         self.fit(mine, turn, Target(target.residual - target.dual / self.rho, target.head))
 
     # owner: holds y and the heads

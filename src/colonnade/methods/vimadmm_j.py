@@ -66,6 +66,7 @@ class VIMADMMJ(Method):
     owner_sends: ClassVar[str] = "one gap of logits for all"
     labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "with messages='compact'"
+    summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
 
     lr: float = 0.1
@@ -106,7 +107,7 @@ class VIMADMMJ(Method):
 
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, target: PaperResidual) -> None:
-        """The same from the paper's message."""
+        """Take the steps of ``fit`` from the paper's message."""
         self._fit(mine, turn, target.residual - target.dual / self.rho)
 
     def _fit(self, mine: Mine, turn: Turn, goal: Tensor) -> None:
@@ -155,5 +156,5 @@ class VIMADMMJ(Method):
         return parties.sum(self.logits, turn).o
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """The norm of each party's head, which the party tells on request."""
+        """The norm of each party's head, for which the parties are asked."""
         return torch.stack([reply.norm for reply in parties.ask(self.head_norm, turn)])

@@ -1,8 +1,8 @@
-"""Party networks, as builders: called with the shape of one row and the output width, they give a module.
+"""Builders of party networks: a builder is called with the shape of one row and the output width, and returns a module.
 
-A builder may also have ``decision(embedding, classes)``, which gives the layers above the embedding. Methods
-that put a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet. And it may
-have ``decoder(shape, embedding)``, from embeddings back to all numbers of a row side by side, which ``apfed`` uses.
+A builder may also have ``decision(embedding, classes)``, which returns the layers above the embedding. Methods that put
+a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet. It may also have
+``decoder(shape, embedding)``, the network from an embedding back to all numbers of a row, which ``apfed`` uses.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def default_model(shape: tuple[int, ...], width: int) -> nn.Module:
 
 
 def usual_for(shape: tuple[int, ...]) -> ModelBuilder:
-    """What the default model is for rows of this shape."""
+    """The builder of the default model for rows of this shape."""
     return CNN() if len(shape) >= 2 and min(shape[-2:]) >= 8 else MLP()
 
 
 def default_for(cardinalities: tuple[int, ...]) -> ModelBuilder:
-    """The default model of a table: one that learns embeddings if its last columns are codes."""
+    """The default builder for a table: one that learns embeddings if the last columns are codes of categories."""
     return TableNet(cardinalities=cardinalities) if cardinalities else default_model
 
 

@@ -16,14 +16,13 @@ PADDING = 1
 
 @dataclass(frozen=True)
 class APFedCNN:
-    """Convolutions without pooling and one linear layer; its decoder is the same backwards.
+    """Convolutions without pooling and one linear layer; the decoder has the same layers in reverse.
 
-    The defaults are those for MNIST and Fashion-MNIST (Table 3), ``APFedCNN.cifar()`` gives Table 4's; padding and
-    strides are those of the authors' code. The paper cuts the owner's network below its first linear layer, so a
-    feature map of up to 15,360 numbers a row travels; here an embedding has a width that all methods share, and the
-    cut is above that layer: with ``embedding=256`` (CIFAR: 50) and the task net's ``dropout=0.5`` the owner's
-    network is the paper's, layer by layer (but for the last one's bias), and a decoder begins with the same linear
-    layer backwards.
+    The defaults are those for MNIST and Fashion-MNIST (Table 3); ``APFedCNN.cifar()`` is Table 4's network. Padding and
+    strides are those of the authors' code. The paper cuts the owner's network below its first linear layer, so that a
+    feature map of up to 15,360 numbers per row is sent. In Colonnade all methods share the width of an embedding, so
+    the cut is above that layer. With ``embedding=256`` (CIFAR: 50) and the task net's ``dropout=0.5`` the owner's
+    network has the paper's layers, except for the last layer's bias. A decoder begins with that layer in reverse.
 
     >>> APFedCNN()((14, 28), 256)[6]
     Linear(in_features=15360, out_features=256, bias=True)
@@ -69,7 +68,7 @@ class APFedCNN:
         layers: list[nn.Module] = [nn.Linear(embedding, math.prod(inner)), nn.ReLU(), nn.Unflatten(-1, inner)]
         for index in reversed(range(len(self.channels))):
             kernel, stride = self.kernels[index], self.strides[index]
-            # What a stride rounded off must be added again.
+            # Add again the rows and columns that the stride rounded off.
             extra = [
                 goal - ((side - 1) * stride - 2 * PADDING + kernel)
                 for goal, side in zip(sides[index], sides[index + 1], strict=True)

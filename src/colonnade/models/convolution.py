@@ -1,4 +1,4 @@
-"""Convolutional networks: of the VIM paper (CIFAR), and small ones of the VFedMH and FedOptimus papers."""
+"""Convolutional networks: that of the VIM paper (CIFAR), and small ones of the VFedMH and FedOptimus papers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from colonnade.errors import ModelError
 
 
 class _AsPicture(nn.Module):
-    """Gives ``[rows, height, width]`` a channel axis."""
+    """Adds a channel axis to ``[rows, height, width]``."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         return pixels.unsqueeze(-3)
 
 
 def open_picture(shape: tuple[int, ...]) -> tuple[list[nn.Module], int]:
-    """What makes a picture with channels out of a row of this shape, and how many channels it has.
+    """Layers that turn a row of this shape into a picture with channels, and the number of channels.
 
     >>> open_picture((3, 10, 10)), open_picture((7, 28))[1]
     (([], 3), 1)
@@ -43,8 +43,8 @@ def _pool(height: int, width: int) -> nn.Module:
 class CNN:
     """Four 3x3 convolutions, pooling after the first three while the picture allows it, one linear layer.
 
-    ``upsample=32`` enlarges the patch first, as VIM does; at its own size a patch needs about a
-    fourteenth of the time. Ends with batch norm and ReLU.
+    ``upsample=32`` enlarges the patch first, as VIM does; without it a patch takes about a fourteenth of the time.
+    The network ends with batch norm and ReLU.
     """
 
     channels: tuple[int, ...] = (32, 64, 64, 128)

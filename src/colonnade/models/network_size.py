@@ -1,4 +1,4 @@
-"""How many numbers a network would hold, told without holding any: whoever writes a width cannot fill the memory."""
+"""Count the numbers of a network without allocating them, so that too large a width cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NUMBERS = 10**9  # of one network; with an optimiser's buffers that is 4 to
 
 
 def check_size(make: Callable[[], nn.Module], whose: str) -> None:
-    """Refuse a network of more numbers than one may have, before any is allocated; torch's generator stays as it is."""
+    """Refuse a network that is too large, before it is allocated; the state of torch's generator does not change."""
     before = torch.get_rng_state()
     try:
         with torch.device("meta"):
@@ -21,7 +21,7 @@ def check_size(make: Callable[[], nn.Module], whose: str) -> None:
         count = sum(tensor.numel() for tensor in (*net.parameters(), *net.buffers()))
     except ColonnadeError:
         raise
-    except Exception:  # what cannot be built at all is told by whoever builds it, with its reason
+    except Exception:  # the caller builds the network next, and then reports why it cannot be built
         count = 0
     finally:
         torch.set_rng_state(before)

@@ -1,4 +1,4 @@
-"""Residual networks for small pictures, of any width, so that a desk can train them."""
+"""Residual networks for small pictures, of any width, so that a single machine can train them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STAGES = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
 
 class _Residual(nn.Module):
-    """ReLU(inputs + body(inputs)), with a 1x1 convolution on the way round where the shape changes."""
+    """ReLU(inputs + body(inputs)), with a 1x1 convolution of the inputs where the shape changes."""
 
     def __init__(self, body: nn.Module, fan_in: int, fan_out: int, stride: int) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ def _bottleneck(fan_in: int, width: int, stride: int) -> tuple[nn.Module, int]:
 class ResNet:
     """He, Zhang, Ren, Sun 2016: ResNet-18 of basic blocks, ResNet-50 and -101 of bottlenecks.
 
-    ``width`` is that of the first of four stages, each twice as wide as the one before; the original
-    has 64. The stem is one 3x3 convolution without pooling, since a party's part of a picture is small.
+    ``width`` is the width of the first of four stages, each twice as wide as the one before; the original has 64. The
+    stem is one 3x3 convolution without pooling, because a party's part of a picture is small.
 
     >>> net = ResNet(depth=18, width=64)((3, 16, 16), 60)
     >>> sum(parameter.numel() for parameter in net.parameters()) // 10**6

@@ -1,4 +1,4 @@
-"""A network for tables whose last columns are codes of categories: an embedding is learnt for each."""
+"""A network for tables whose last columns are codes of categories; it learns an embedding of each code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDEST = 50
 
 
 class Embedded(nn.Module):
-    """Rows whose last columns are codes, with an embedding in each code's place."""
+    """Replaces the codes in a row's last columns by learnt embeddings."""
 
     def __init__(self, cardinalities: tuple[int, ...], dims: tuple[int, ...]) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class Embedded(nn.Module):
 def _table(codes: int, dim: int) -> nn.Embedding:
     table = nn.Embedding(codes, dim)
     with torch.no_grad():
-        table.weight[0] = 0.0  # code 0 is what training never saw: it says nothing until it is learnt
+        table.weight[0] = 0.0  # code 0, for categories that training never saw, has no influence at first
     return table
 
 
 @dataclass(frozen=True)
 class TableNet:
-    """An MLP over numbers and learnt embeddings: ``cardinalities`` say how many codes each of the last columns has.
+    """An MLP over numbers and learnt embeddings; ``cardinalities`` are the numbers of codes of the last columns.
 
     ``dims`` are the embeddings' widths, by default half of the codes, at most 50.
 

@@ -7,13 +7,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
 from colonnade.report.beside import write_beside
 from colonnade.report.compare import why_apart
 from colonnade.report.overview import unfinished
 from colonnade.report.page import document, page, sections
 from colonnade.report.summary import RunView, common_accuracy, printable, read_summary
-from colonnade.store.run_folder import make_folder, write_text
 
 __all__ = [
     "RunView",
@@ -45,19 +45,19 @@ def write_report(summaries: Sequence[dict[str, Any]], path: str | Path, *, pictu
 
 
 def live_page(summary: dict[str, Any], checkpoint: str) -> str:
-    """The page about a run as it is in a checkpoint, which asks the server it came from for newer ones."""
+    """The page about a run as it is in a checkpoint, which asks its server for newer checkpoints."""
     runs = _views([summary])
     return page(runs, sections(runs), follows=checkpoint)
 
 
 def waiting_page(title: str, sentence: str, checkpoint: str = "") -> str:
-    """The same before there is anything to show."""
+    """A page with one sentence in place of a report, such as before the first checkpoint."""
     title, sentence = printable(title), printable(sentence)
     return document(title, f'<p class="lead">{escape(sentence)}</p>', "", follows=checkpoint)
 
 
 def not_finished(summaries: Sequence[dict[str, Any]]) -> list[str]:
-    """One sentence for every run that did not come to its end."""
+    """One sentence for every run that is not finished."""
     runs = _views(summaries)
     return [unfinished(run, runs) for run in runs if run.unfinished]
 
@@ -68,7 +68,7 @@ def not_comparable(summaries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _views(summaries: Sequence[dict[str, Any]]) -> list[RunView]:
-    """The runs, those of the same name numbered."""
+    """The runs, with numbers added to names that occur twice."""
     runs = [RunView(summary) for summary in summaries]
     names = [run.name for run in runs]
     for number, run in enumerate(runs):

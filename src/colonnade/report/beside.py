@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.report.picture import Picture
 from colonnade.report.summary import RunView
-from colonnade.store.run_folder import make_folder, write_text
 
 
 def write_beside(page: Path, pictures: Sequence[Picture], runs: Sequence[RunView]) -> Path:
@@ -28,9 +28,9 @@ def write_beside(page: Path, pictures: Sequence[Picture], runs: Sequence[RunView
 
 
 def _free(title: str, taken: set[str]) -> str:
-    """A file name that every system can hold, and that no other picture has."""
+    """A file name that every operating system accepts and that no other file of the folder has."""
     plain = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:80] or "picture"
-    name = next(one for one in [plain, *(f"{plain}-{n}" for n in range(2, 10_000))] if one not in taken)
+    name = next(name for name in [plain, *(f"{plain}-{n}" for n in range(2, 10_000))] if name not in taken)
     taken.add(name)
     return name
 

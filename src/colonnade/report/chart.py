@@ -12,7 +12,7 @@ from colonnade.report.picture import HEIGHT, WIDTH, LegendKey, Picture
 Point = tuple[float, float]
 Write = Callable[[float], str]
 
-LEFT, RIGHT, TOP, BOTTOM = 76, 14, 14, 46  # room for tick labels and axis names
+LEFT, RIGHT, TOP, BOTTOM = 76, 14, 14, 46  # pixels for tick labels and axis names
 MOST_POINTS = 400  # more than there are pixels to show them
 
 
@@ -44,12 +44,12 @@ class Axis:
 
     def place(self, value: float) -> float:
         """Where a value lies, in pixels."""
-        low, high, at = (math.log10(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, at = (math.log10(number) if self.log else number for number in (self.low, self.high, value))
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
 
 def across(values: Sequence[float]) -> Axis:
-    """An axis from nought that ends with the last value, whatever the ticks."""
+    """A horizontal axis from 0 to the largest value, even if no tick is there."""
     marks = ticks([0.0, *values])
     high = max(values) or marks[-1]
     return Axis([tick for tick in marks if tick <= high], LEFT, WIDTH - RIGHT, marks[0], high)
@@ -93,12 +93,12 @@ def line_chart(
     body = [
         *frame(x_axis, y_axis, x_name, y_name, write_y),
         _guide(guide, x_axis, y_axis),
-        *(_line(one, x_axis, y_axis, marked) for one in drawn),
+        *(_line(line, x_axis, y_axis, marked) for line in drawn),
     ]
     rows = [(line.label, "validation" if line.dashed else "", x, y) for line in drawn for x, y in line.points]
-    told = ", ".join(dict.fromkeys(line.label for line in drawn))
+    labels = ", ".join(dict.fromkeys(line.label for line in drawn))
     return Picture(
-        title, told, "".join(body), ["line", "kind", x_name, y_name], rows, keys=[line.key for line in drawn]
+        title, labels, "".join(body), ["line", "kind", x_name, y_name], rows, keys=[line.key for line in drawn]
     )
 
 
@@ -153,13 +153,13 @@ def _names(x_name: str, y_name: str) -> str:
 
 
 def ticks(values: Sequence[float], most: int = 6) -> list[float]:
-    """Round numbers that embrace the values.
+    """Round numbers from below the smallest value to above the largest.
 
     >>> ticks([0, 83])
     [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
     """
     low, high = min(values), max(values)
-    if low == high:  # a single value says nothing about the scale, so show it above nought
+    if low == high:  # a single value gives no scale, so the axis begins at 0
         low, high = min(low, 0.0), high if high > 0 else 1.0
     rough = (high - low) / (most - 1)
     unit = 10.0 ** math.floor(math.log10(rough))
@@ -169,7 +169,7 @@ def ticks(values: Sequence[float], most: int = 6) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A number's label: thousands apart, no needless noughts.
+    """A number's label: a comma between thousands, no trailing zeros.
 
     >>> short(1500.0), short(0.25)
     ('1,500', '0.25')

@@ -18,32 +18,32 @@ _WHAT = ("data", "rows", "task", "outputs")
 
 def groups(runs: Sequence[RunView]) -> list[list[RunView]]:
     """The runs in groups that can be compared: those that learnt the same from the same data."""
-    found: dict[tuple[Any, ...], list[RunView]] = {}
+    groups_by_identity: dict[tuple[Any, ...], list[RunView]] = {}
     for run in runs:
-        found.setdefault(tuple(_identity(run).values()), []).append(run)
-    return list(found.values())
+        groups_by_identity.setdefault(tuple(_identity(run).values()), []).append(run)
+    return list(groups_by_identity.values())
 
 
 def why_apart(runs: Sequence[RunView]) -> list[str]:
     """One sentence for every pair of groups next to each other: what cannot be compared, and what differs."""
     firsts = [(group[0], join([run.name for run in group])) for group in groups(runs)]
     return [
-        f"{mine} cannot be compared with {theirs}: they differ in {_differ(one, other)}."
-        for (one, mine), (other, theirs) in pairwise(firsts)
+        f"{mine} cannot be compared with {theirs}: they differ in {_differ(first, second)}."
+        for (first, mine), (second, theirs) in pairwise(firsts)
     ]
 
 
 def with_care(runs: Sequence[RunView]) -> list[str]:
     """What else makes a comparison within a group unfair."""
-    found = []
+    sentences = []
     for group in groups(runs):
         parts = {run.measured for run in group if run.measured}
         if len(parts) > 1:
-            found.append(f"{join([run.name for run in group])} were not all measured on the same rows.")
+            sentences.append(f"{join([run.name for run in group])} were not all measured on the same rows.")
         short = [run.name for run in group if run.unfinished]
         if short and len(group) > 1:
-            found.append(f"{join(short)} did not finish, so {'it is' if len(short) == 1 else 'they are'} behind.")
-    return found
+            sentences.append(f"{join(short)} did not finish, so {'it is' if len(short) == 1 else 'they are'} behind.")
+    return sentences
 
 
 def differing(runs: Sequence[RunView]) -> list[list[str]]:
@@ -55,7 +55,7 @@ def differing(runs: Sequence[RunView]) -> list[list[str]]:
 
 
 def front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of (cost, score) those that no other beats in both, cheapest first.
+    """The (cost, score) pairs that no other pair beats in both numbers, cheapest first.
 
     >>> front([(1, 0.5), (2, 0.4), (3, 0.9)])
     [(1, 0.5), (3, 0.9)]
@@ -88,8 +88,8 @@ def pareto(runs: Sequence[RunView], colours: dict[str, int], write_y: Write | No
     rows = [(name, x, y, "yes" if (x, y) in best else "no") for name, (x, y) in points.items()]
     names = join([name for name, point in points.items() if point in best])
     keys = [LegendKey(name, colours[name]) for name in points]
-    told, head = f"best for their bytes: {names}", ["run", "MB", score, "best"]
-    return Picture(f"{score} against bytes", told, "".join(body), head, rows, keys=keys)
+    description, head = f"best for their bytes: {names}", ["run", "MB", score, "best"]
+    return Picture(f"{score} against bytes", description, "".join(body), head, rows, keys=keys)
 
 
 def _spot(name: str, x: float, y: float, colour: int, written: str) -> str:
@@ -100,9 +100,9 @@ def _spot(name: str, x: float, y: float, colour: int, written: str) -> str:
 
 
 def _names(spots: dict[str, Point]) -> list[str]:
-    """Each run's name above its spot or below; none where both places are taken, as the legend has it too."""
+    """Each run's name above or below its spot. Where both places are taken, only the legend has the name."""
     drawn: list[str] = []
-    taken: list[tuple[float, float, float]] = []  # where names begin and end, and their line
+    taken: list[tuple[float, float, float]] = []  # names that are drawn: left end, right end, height
     for name, (x, y) in spots.items():
         text, before = cut(name, _NAME), x > 0.65 * WIDTH
         start, side = (x - 10, "end") if before else (x + 10, "start")
@@ -121,14 +121,14 @@ def _identity(run: RunView) -> dict[str, Any]:
     return dict(zip(_WHAT, (run.data, run.tables[0][1], run.task, run.outputs), strict=True))
 
 
-def _differ(one: RunView, other: RunView) -> str:
-    mine, theirs = _identity(one), _identity(other)
-    told = [f"{what} ({plain(mine[what])}, {plain(theirs[what])})" for what in _WHAT if mine[what] != theirs[what]]
-    return join(told)
+def _differ(first: RunView, second: RunView) -> str:
+    mine, theirs = _identity(first), _identity(second)
+    unlike = [f"{what} ({plain(mine[what])}, {plain(theirs[what])})" for what in _WHAT if mine[what] != theirs[what]]
+    return join(unlike)
 
 
 def _choices(run: RunView) -> dict[str, str]:
-    """Everything that somebody chose, name by name."""
+    """Every setting of the run by name, as text."""
     chosen: dict[str, Any] = {"method": run.method, "data": run.data, "rows": run.tables[0][1]}
     chosen |= {"parties": len(run.parties), **run.options, **run.settings}
     chosen["seals"] = [entry.get("kind") for entry in run.seals]

@@ -13,7 +13,7 @@ from colonnade.report.summary import RunView, common_accuracy
 from colonnade.report.words import join, metric_name, percent, size
 
 MEASURED = {"test": "test rows", "valid": "rows held out for validation"}
-AGAINST = {  # what a history is drawn against: the axis, the title's end, the unit
+AGAINST = {  # by column of the history: the axis' name, the end of the title, the unit
     "round": ("round", "by round", 1.0),
     "bytes": ("MB sent in training", "by traffic", 1e6),
     "seconds": ("seconds of training", "by time", 1.0),
@@ -43,9 +43,9 @@ def reading_aid(runs: Sequence[RunView]) -> str:
     if not measured:
         return ""
     score, where = metric_name(the_score(runs)), escape(join(measured))
-    told = f"{score} and the dashed loss are those of the {where}; the solid loss is of training."
+    sentence = f"{score} and the dashed loss are those of the {where}; the solid loss is of training."
     joined = " Against bytes, a broken line joins the runs that no other beats in both, if there are several."
-    return f"<p>{told}{joined if len(runs) > 1 else ''}</p>"
+    return f"<p>{sentence}{joined if len(runs) > 1 else ''}</p>"
 
 
 def the_score(runs: Sequence[RunView]) -> str:
@@ -58,15 +58,15 @@ def _lines(
     runs: Sequence[RunView], colours: Colours, x: str, y: str, *, dashed: bool = False, unit: float = 1.0
 ) -> list[Series]:
     """One line per run; the first ``{}`` in ``y`` stands for the rows it was measured on, the second for its score."""
-    found = []
+    lines = []
     for run in runs:
         points = [(across / unit, up) for across, up in run.curve(x, y.format(run.measured, run.score))]
-        found.append(Series(run.name, points, colours[run.name], dashed))
-    return found
+        lines.append(Series(run.name, points, colours[run.name], dashed))
+    return lines
 
 
 def _traffic(runs: Sequence[RunView], colours: Colours) -> Picture:
-    """Of one run, who sent how much; of several, how much each sent until all were equally good."""
+    """For one run: the bytes of each direction. For several: each run's bytes until the accuracy that all reached."""
     if len(runs) == 1:
         sides = {"the parties to the owner": runs[0].sent(False), "the owner to the parties": runs[0].sent(True)}
         bars = [Bar(who, sent, size(sent)) for who, sent in sides.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import escape
 
 from colonnade.report.html_table import Cell, table
@@ -11,25 +10,25 @@ from colonnade.report.summary import RunView
 from colonnade.report.words import percent, size, what_left, what_seals_did, what_shows
 from colonnade.wire.ledger import OWNER, Line
 
-_SHORT = 12  # a ledger of so few lines is shown at once
+_SHORT = 12  # lines; a longer ledger is folded
 
 
 def exchange(run: RunView, *, alone: bool) -> str:
-    """One run's part of the section."""
+    """The section's sentences and tables about one run."""
     title = "" if alone else f"<h3>{escape(run.name)}</h3>"
     warning = " warn" if run.tells_labels != "unsent" else ""
-    told = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
-    told += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
-    return title + told + (_by_step(run) + _by_party(run) + _line_by_line(run) if run.ledger.rows else "")
+    sentences = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
+    sentences += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
+    return title + sentences + (_by_step(run) + _by_party(run) + _line_by_line(run) if run.ledger.rows else "")
 
 
 def _by_step(run: RunView) -> str:
-    """One row per step and direction, all parties as one: they take the same steps."""
+    """One row per step and direction. All parties share a row, since all take the same steps."""
     rows: list[list[Cell]] = []
     for merged, line in _merged(run):
         who = f"{merged.sender} to {merged.receiver}"
-        told = [values_in(run, line), _seals(run, line), could_learn(run, line)]
-        rows.append([line.step, line.purpose, who, *told, *_counts(merged)])
+        facts = [values_in(run, line), _seals(run, line), could_learn(run, line)]
+        rows.append([line.step, line.purpose, who, *facts, *_counts(merged)])
     head = ["Step", "For", "From, to", "Values", "Seals", "What the receiver could learn", "Messages", "On the wire"]
     messages, wire = (text for text, _ in _counts(_total(run.ledger.rows)))
     foot = ["Total", "", "", "", "", "", messages, wire]
@@ -37,7 +36,7 @@ def _by_step(run: RunView) -> str:
 
 
 def _by_party(run: RunView) -> str:
-    """One row per party: what it sent and got, what its noise has cost, how often it was away."""
+    """One row per party: bytes sent and received, epsilon spent, rounds missed."""
     head = ["Party", "Messages sent", "Sent", "Received"]
     cells = {name: _traffic(run, name) for name in run.parties}
     if any(run.missed.values()):
@@ -92,28 +91,19 @@ def _whole(number: int) -> tuple[str, float]:
 
 
 def _merged(run: RunView) -> list[tuple[Line, Line]]:
-    """The ledger with all parties as one, and all owners where there are several, each with a line as an example."""
+    """Pairs of a sum of lines and one of those lines: all parties' lines of a step are added, and all owners'."""
     owners = "owners" if len(run.owners) > 1 else OWNER
-    merged: dict[tuple[str, ...], tuple[Line, Line]] = {}
+    merged: dict[tuple[str | bool | None, ...], tuple[Line, Line]] = {}
     for line in run.ledger.rows:
         sender, receiver = (owners if run.is_owner(side) else "parties" for side in (line.sender, line.receiver))
-        key = line.purpose, line.step, sender, receiver
+        key = line.purpose, line.step, sender, receiver, line.summed
         before, example = merged.get(key) or (Line(line.purpose, line.step, sender, receiver), line)
-        merged[key] = _plus(before, line), example
+        merged[key] = before.plus(line), example
     return list(merged.values())
 
 
 def _total(lines: list[Line]) -> Line:
     total = Line("", "", "", "")
     for line in lines:
-        total = _plus(total, line)
+        total = total.plus(line)
     return total
-
-
-def _plus(total: Line, line: Line) -> Line:
-    return replace(
-        total,
-        messages=total.messages + line.messages,
-        payload=total.payload + line.payload,
-        overhead=total.overhead + line.overhead,
-    )

@@ -16,7 +16,7 @@ from colonnade.report.shapes import HeldCells
 from colonnade.report.summary import RunView, printable
 from colonnade.report.words import cut
 
-LINE = 48  # characters that fit below a bar, before it says how many more there are
+LINE = 48  # characters of column names that fit below a bar
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Columns:
     count: int
 
     def first(self, room: int = LINE) -> str:
-        """As many names as have room, and how many more there are.
+        """As many names as fit below a bar, and the number of the others.
 
         >>> Columns(["age", "job", "income"], 40).first(room=9)
         'age, job and 38 more'
@@ -50,9 +50,9 @@ class Columns:
 def columns_of(run: RunView) -> dict[str, Columns]:
     """Each party's columns, where the run knows their names."""
     return {
-        name: Columns([*map(printable, one["names"])], one["count"])
-        for name, one in run.columns.items()
-        if one["names"]
+        name: Columns([*map(printable, columns["names"])], columns["count"])
+        for name, columns in run.columns.items()
+        if columns["names"]
     }
 
 
@@ -65,7 +65,7 @@ def parts_of(run: RunView) -> dict[str, HeldCells]:
     by, parties = origin.get("by") or known.by, origin.get("parties") or known.parties or 0
     how: dict[str, Any] = {"by": by, "width": origin.get("width"), "owner": origin.get("owner") or "labels"}
     places = np.arange(prod(known.shape), dtype=np.float32).reshape(1, *known.shape)
-    try:  # split itself tells who gets which place
+    try:  # split numbers instead of pixels, to see which party gets which
         tables = split(places, [0], parties, **how)
     except (ColonnadeError, TypeError, ValueError):
         return {}
@@ -74,7 +74,7 @@ def parts_of(run: RunView) -> dict[str, HeldCells]:
 
 
 def _cells(shape: tuple[int, ...], by: str, numbers: np.ndarray) -> np.ndarray:
-    """Views side by side, or the pixels of an image, whichever of its channels are held."""
+    """Which views, or which pixels, a party holds; a pixel counts if any of its channels is held."""
     whole: np.ndarray = np.isin(np.arange(prod(shape)), numbers).reshape(-1, *shape[-2:])
     cells: np.ndarray = np.any(whole, axis=(1, 2))[None] if by == "views" else np.any(whole, axis=0)
     return cells

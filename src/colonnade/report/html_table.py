@@ -1,4 +1,4 @@
-"""HTML tables, everything in them escaped; a sortable one has buttons in its head."""
+"""HTML tables. All text in them is escaped; the head of a sortable table has buttons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(
 ) -> str:
     """A table whose first column names the rows; ``numbers`` are the columns to be set flush right.
 
-    One that ``stacks`` has its cells one below the other on a phone, each with its column's name.
+    With ``stacks``, a phone shows the cells of a row below each other, each with its column's name.
     """
 
     def cells(row: Sequence[Cell], tag: str) -> str:

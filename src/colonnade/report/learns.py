@@ -1,31 +1,15 @@
-"""Of one line of the ledger: which values it holds, which seals were on it, what its receiver could learn."""
+"""What a line of the ledger means: which values the messages held, which seals were on them, what could be learnt."""
 
 from __future__ import annotations
 
-import typing
 from typing import Any
 
 from colonnade.report.summary import RunView
+from colonnade.run.map_step import embedding_map
+from colonnade.runtime.schema import kinds_of
+from colonnade.runtime.step_words import VALUES
 from colonnade.wire.ledger import Line
 
-# Messages name their fields by what they are (CONTRIBUTING.md); those that follow from labels come first.
-VALUES = {
-    "goal": "target logits",
-    "u": "gaps of logits",
-    "dual": "duals",
-    "residual": "residuals",
-    "slope": "gradients",
-    "o": "logits",
-    "h": "embeddings",
-    "h_others": "the others' part",
-    "head": "a head",
-    "block": "a copy of the top net",
-    "blocks": "a copy of the top net",
-    "w": "weights of a top net",
-    "each": "a score per party",
-    "norm": "one number",
-    "points": "two numbers per row",
-}
 FROM_LABELS = ("goal", "u", "dual", "residual", "slope")
 AT_THE_OWNER = {
     "h": "A condensed view of each row: rows that are alike look alike, and columns may be guessed from it.",
@@ -40,10 +24,11 @@ AT_A_PARTY = {
     "w": "The top net as another owner's labels shaped it.",
     "each": "How much each party tells about the labels.",
     "o": "What the model says about each row.",
+    "way": "Which rows are asked about, and which map of them is drawn.",
 }
-OF_NO_METHOD = {"embedding_map": "points"}  # steps that any method's parties take, and the field of their answer
+OF_NO_METHOD = {"embedding_map": embedding_map}  # steps that the parties of any method take
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
-_SCALE = 16  # bytes; a message to a blinded party that is no larger holds scales alone
+_SCALE = 16  # bytes; a smaller message to a blinded party holds only the scale of the sum
 
 
 def values_in(run: RunView, line: Line) -> str:
@@ -82,13 +67,13 @@ def seals_on(run: RunView, line: Line) -> list[str]:
 
 
 def is_blinded(run: RunView, line: Line) -> bool:
-    """Whether the owner read these messages only as a sum."""
-    method = run.known_method
-    if not run.sealed("blind") or run.is_owner(line.sender) or line.purpose not in ROWS_FOR or method is None:
-        return False
-    summed, _, rest = method.party_sends.partition("(only")
-    # A method may ask for some values as a sum and for others one by one; its description says which.
-    return not rest or any(VALUES[name] in summed for name in _fields(run, line)) or not _fields(run, line)
+    """Whether the owner read these messages only as a sum, as the ledger says."""
+    return line.summed is True and _may_be_blinded(run, line)
+
+
+def _may_be_blinded(run: RunView, line: Line) -> bool:
+    """Whether these are messages that Blind covers if the owner asks for their sum."""
+    return run.sealed("blind") and not run.is_owner(line.sender) and line.purpose in ROWS_FOR
 
 
 def could_learn(run: RunView, line: Line) -> str:
@@ -108,8 +93,10 @@ def _owner_learns(run: RunView, line: Line) -> str:
     if is_blinded(run, line):
         return "Only the sum over all parties, never one party's own values."
     known = [AT_THE_OWNER[name] for name in _fields(run, line) if name in AT_THE_OWNER]
-    told = known[0] if known else "What the party's columns say about each row."
-    return f"{told} Noise blurs it." if "noise" in seals_on(run, line) else told
+    sentence = known[0] if known else "What the party's columns say about each row."
+    if line.summed is None and _may_be_blinded(run, line):
+        sentence += " Or only the sum over all parties: the ledger is too old to say which."
+    return f"{sentence} Noise blurs it." if "noise" in seals_on(run, line) else sentence
 
 
 def _party_learns(run: RunView, line: Line) -> str:
@@ -128,23 +115,18 @@ def _only_a_scale(run: RunView, line: Line) -> bool:
 
 
 def _fields(run: RunView, line: Line) -> list[str]:
-    """The fields of the step's message in this direction that have a word, those made of labels first."""
-    if line.step in OF_NO_METHOD:
-        return [OF_NO_METHOD[line.step]]
+    """The fields of the line's message that :data:`VALUES` has words for, fields made of labels first."""
     message = _message(run, line)
     return [name for name in VALUES if name in getattr(message, "_fields", ())]
 
 
 def _message(run: RunView, line: Line) -> Any:
     method = run.known_method
-    steps = {} if method is None else method.steps() | method.owner_steps()
+    steps = OF_NO_METHOD | ({} if method is None else method.steps() | method.owner_steps())
     if line.step not in steps:
         return None
     try:
-        hints = typing.get_type_hints(steps[line.step])
+        reads, replies = kinds_of(steps[line.step])
     except (NameError, TypeError):  # a method of somebody's own need not name its messages
         return None
-    if not run.is_owner(line.sender):
-        return hints.get("return")
-    taken = [hint for name, hint in hints.items() if name not in ("mine", "turn", "return")]
-    return taken[0] if taken else None
+    return reads if run.is_owner(line.sender) else replies

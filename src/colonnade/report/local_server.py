@@ -1,4 +1,4 @@
-"""A small HTTP server for one machine's own eyes: a few pages to look at, and nothing that can be done.
+"""A small HTTP server for readers on the same machine. It shows a few pages and changes nothing.
 
 It answers only to who asked by a name of this machine: a foreign site that lets its own name point here gets nothing.
 """
@@ -27,7 +27,7 @@ HEADERS = {
 
 
 class HttpAnswer(NamedTuple):
-    """What is sent for one path."""
+    """The response to a request for one path."""
 
     kind: str
     text: str
@@ -35,7 +35,7 @@ class HttpAnswer(NamedTuple):
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Answers at one address with what :meth:`answer` gives."""
+    """Serves the responses that :meth:`answer` gives, at one address."""
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
         self.host = f"[{host}]" if ":" in host else host
@@ -56,12 +56,12 @@ class LocalServer(ThreadingHTTPServer):
             )
 
     def answer(self, path: str) -> HttpAnswer:
-        """What to send for a path; a subclass says it."""
+        """The response to a path; a subclass implements it."""
         raise NotImplementedError
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """The URL to open in a browser."""
         return f"http://{self.host}:{self.server_address[1]}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -75,7 +75,7 @@ AnyServer = TypeVar("AnyServer", bound=LocalServer)
 
 @contextmanager
 def in_background(server: AnyServer) -> Iterator[AnyServer]:
-    """Let a server answer beside other work."""
+    """Run a server in a thread of its own for the duration."""
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server
@@ -85,7 +85,7 @@ def in_background(server: AnyServer) -> Iterator[AnyServer]:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Looking, and nothing else; methods that are not here are refused by the base class."""
+    """Handles GET requests. The base class refuses all other HTTP methods."""
 
     server: LocalServer
     server_version, sys_version = "colonnade", ""
@@ -101,11 +101,11 @@ class _Answers(BaseHTTPRequestHandler):
         if self._by_our_name():
             self._send(self.server.answer(self.path))
         else:
-            told = "This page answers to the name of its own machine only.\n"
-            self._send(HttpAnswer("text/plain", told, HTTPStatus.FORBIDDEN))
+            sentence = "This page answers to the name of its own machine only.\n"
+            self._send(HttpAnswer("text/plain", sentence, HTTPStatus.FORBIDDEN))
 
     def _by_our_name(self) -> bool:
-        """Whether the one Host that was asked for is ours; its port may be that of a tunnel."""
+        """Whether the request has one Host header and it names this machine; the port may be that of a tunnel."""
         hosts = self.headers.get_all("Host", [])
         named = re.fullmatch(r"(\[[^]]*\]|[^:]*)(:\d+)?", hosts[0]) if len(hosts) == 1 else None
         return named is not None and named[1].lower() in self.server.names
@@ -122,4 +122,4 @@ class _Answers(BaseHTTPRequestHandler):
             self.wfile.write(raw)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: an open page asks every two seconds."""
+        """Log nothing: an open page sends a request every two seconds."""

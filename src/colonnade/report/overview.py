@@ -1,4 +1,4 @@
-"""What was trained and by whom, and how runs stand side by side."""
+"""The head of the page: what was trained, by whom, with which settings, and a table of all runs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def title_of(runs: Sequence[RunView]) -> str:
 
 
 def lead(runs: Sequence[RunView], *, follows: bool = False) -> str:
-    """Who trained what, in one sentence, and what did not finish, or on a page that follows a run has not yet."""
+    """One sentence about who trained what, and one about every run that is not finished."""
     parties = {len(run.parties) for run in runs}
     rows = {run.tables[0][1] for run in runs}
     if len(parties) > 1 or len(rows) > 1:
-        told = f"{len(runs)} runs of different federations."
+        sentence = f"{len(runs)} runs of different federations."
     else:
         who = f"{parties.pop()} parties" if parties != {1} else "One party"
         what = "one model" if len(runs) == 1 else f"{len(runs)} models, one per run,"
-        told = f"{who} trained {what} over {rows.pop():,} shared rows; each kept its columns."
+        sentence = f"{who} trained {what} over {rows.pop():,} shared rows; each kept its columns."
     late = [f'<p class="note warn">{escape(unfinished(run, runs))}</p>' for run in runs if run.unfinished]
     if follows:
         late = [f'<p class="note">{escape(_so_far(run))}</p>' for run in runs]
-    return f'<p class="lead">{told}</p>{"".join(late)}'
+    return f'<p class="lead">{sentence}</p>{"".join(late)}'
 
 
 def _so_far(run: RunView) -> str:
@@ -42,19 +42,19 @@ def _so_far(run: RunView) -> str:
 
 
 def unfinished(run: RunView, runs: Sequence[RunView]) -> str:
-    """That a run did not come to its end, and how far it came."""
+    """The sentence about a run that is not finished: its last round."""
     who = "The run" if len(runs) == 1 else run.name
     return f"{who} is not finished: it was last saved after {ended(run)}, and the page shows what was there by then."
 
 
 def ended(run: RunView) -> str:
-    """Up to which round a run came."""
+    """The last round of a run, and how many were planned if it is not finished."""
     of = f" of {run.settings['rounds']:,}" if run.round < run.settings.get("rounds", 0) else ""
     return f"round {run.round:,}{of}"
 
 
 def tiles(run: RunView) -> str:
-    """The few numbers that matter, large."""
+    """The most important numbers, in large type."""
     where = MEASURED.get(run.measured, "")
     facts = {f"{metric_name(name)}, {where}": metric(name, value) for name, value in run.metrics.items()}
     facts |= {
@@ -67,7 +67,7 @@ def tiles(run: RunView) -> str:
 
 
 def settings(runs: Sequence[RunView]) -> str:
-    """Everything that was chosen; of several runs first what differs between them."""
+    """All settings; for several runs, the settings that differ come first."""
     columns = [_facts(run) for run in runs]
     names = list(dict.fromkeys(name for facts in columns for name in facts))
     rows = [[name, *(facts.get(name, "") for facts in columns)] for name in names]
@@ -75,22 +75,22 @@ def settings(runs: Sequence[RunView]) -> str:
         return table([], rows, style="settings") + _columns(runs)
     head = ["", *(run.name for run in runs)]
     others = differing(runs)
-    told = table(head, others, style="settings") if others else "<p>All runs have the same settings.</p>"
+    unlike = table(head, others, style="settings") if others else "<p>All runs have the same settings.</p>"
     whole = table(head, rows, style="settings")
-    return f"<h3>What differs</h3>{told}<details><summary>All settings</summary>{whole}</details>{_columns(runs)}"
+    return f"<h3>What differs</h3>{unlike}<details><summary>All settings</summary>{whole}</details>{_columns(runs)}"
 
 
 def _columns(runs: Sequence[RunView]) -> str:
-    """All names of columns that are known, folded; the same ones of several runs once."""
-    found: dict[str, list[str]] = {}
+    """The known names of columns, folded; runs with the same names share a table."""
+    runs_by_table: dict[str, list[str]] = {}
     for run in runs:
         rows = [[name, columns.whole] for name, columns in columns_of(run).items()]
         if rows:
-            found.setdefault(table([], rows, style="settings"), []).append(run.name)
-    told = {whole: f": {join(names)}" if len(names) < len(runs) else "" for whole, names in found.items()}
+            runs_by_table.setdefault(table([], rows, style="settings"), []).append(run.name)
+    titles = {whole: f": {join(names)}" if len(names) < len(runs) else "" for whole, names in runs_by_table.items()}
     return "".join(
         f"<details><summary>Columns of each party{escape(names)}</summary>{whole}</details>"
-        for whole, names in told.items()
+        for whole, names in titles.items()
     )
 
 
@@ -109,8 +109,8 @@ def results(runs: Sequence[RunView]) -> str:
 
 
 def _result(run: RunView, scores: Sequence[str], goal: float | None) -> list[Cell]:
-    found = run.metrics
-    scored: list[Cell] = [(metric(name, found[name]), found[name]) if name in found else "-" for name in scores]
+    metrics = run.metrics
+    scored: list[Cell] = [(metric(name, metrics[name]), metrics[name]) if name in metrics else "-" for name in scores]
     sent: list[Cell] = [
         (ended(run).removeprefix("round "), run.round),
         (size(run.train_bytes), run.train_bytes),

@@ -30,7 +30,7 @@ _GONE = "Nobody answers any more, so this is the last that was seen; the report 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, what is below it, and the pictures in that."""
+    """A heading, the HTML below it, and the pictures in that HTML."""
 
     title: str
     content: str
@@ -38,9 +38,9 @@ class Section:
 
 
 def sections(runs: Sequence[RunView]) -> list[Section]:
-    """All there is to say about runs, in the order of the page; nothing where there is nothing to say."""
+    """The sections of the page in their order, without those that would be empty."""
     alone = len(runs) == 1
-    found = [
+    parts = [
         Section("What was trained", settings(runs)),
         Section("Runs side by side", "" if alone else _notes(runs) + results(runs)),
         _how_it_went(runs),
@@ -49,7 +49,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
         _of_each("How each party sees the rows", runs, maps, "small"),
         Section("What left the house", "".join(exchange(run, alone=alone) for run in runs)),
     ]
-    return [section for section in found if section.content]
+    return [section for section in parts if section.content]
 
 
 def page(runs: Sequence[RunView], parts: Sequence[Section], follows: str | None = None) -> str:
@@ -61,9 +61,9 @@ def page(runs: Sequence[RunView], parts: Sequence[Section], follows: str | None 
 
 
 def document(title: str, said: str, body: str, follows: str | None = None) -> str:
-    """The page around a heading, what is said below it, and a body.
+    """The whole HTML document: a heading, the lead below it, and a body.
 
-    With ``follows``, the checkpoint that it shows, it asks the server it came from for a newer one and shows that.
+    ``follows`` names the checkpoint that the page shows; the page then asks its server for newer ones and shows them.
     """
     script = style("page.js") + ("" if follows is None else style("follow.js"))
     mark = "" if follows is None else f' data-checkpoint="{escape(follows)}"'
@@ -80,7 +80,7 @@ def document(title: str, said: str, body: str, follows: str | None = None) -> st
 
 
 def _policy(script: str, follows: bool) -> str:
-    """No request, but to its own server if it follows a run, and no script but its own, whatever a name says."""
+    """The page's security policy: its own script only, and no request except to its own server if it follows a run."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     asks = "connect-src 'self'; " if follows else ""
     return (
@@ -90,12 +90,12 @@ def _policy(script: str, follows: bool) -> str:
 
 
 def _notes(runs: Sequence[RunView]) -> str:
-    apart = [f'<p class="note warn">{escape(told)}</p>' for told in why_apart(runs)]
-    return "".join([*apart, *(f'<p class="note">{escape(told)}</p>' for told in with_care(runs))])
+    apart = [f'<p class="note warn">{escape(sentence)}</p>' for sentence in why_apart(runs)]
+    return "".join([*apart, *(f'<p class="note">{escape(sentence)}</p>' for sentence in with_care(runs))])
 
 
 def _how_it_went(runs: Sequence[RunView]) -> Section:
-    """Curves of all runs that can be compared in the same pictures, of others apart."""
+    """Curves of the runs: runs that can be compared share pictures."""
     colours: Colours = {run.name: number for number, run in enumerate(runs)}
     content, drawn = "", []
     together = groups(runs)
@@ -113,7 +113,7 @@ def _how_it_went(runs: Sequence[RunView]) -> Section:
 
 
 def _of_each(title: str, runs: Sequence[RunView], draw: Callable[[RunView], list[Picture]], kind: str) -> Section:
-    """The pictures that every run has of its own."""
+    """A section of pictures that show one run each."""
     content, drawn = "", []
     for run in runs:
         pictures = [replace(picture, about=run.name if len(runs) > 1 else "") for picture in draw(run)]
@@ -127,7 +127,7 @@ def _of_each(title: str, runs: Sequence[RunView], draw: Callable[[RunView], list
 
 
 def _said(title: str, run: RunView) -> str:
-    """How to read a section's pictures."""
+    """The sentence below a section's pictures that says how to read them."""
     rows = {"test": "test rows", "valid": "rows held out"}.get(run.findings.get("part", ""), "rows")
     aids = {
         "How good it is": f"Measured on {run.findings.get('rows', 0):,} {rows} in round "

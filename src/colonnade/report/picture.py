@@ -1,4 +1,4 @@
-"""A picture: drawn by hand as SVG, told in words, and the numbers behind it."""
+"""A picture: its SVG, a description in words, and its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 
 WIDTH, HEIGHT = 460, 290
-COLOURS = 8  # as many as the style has
+COLOURS = 8  # in the style sheet
 _LEGEND_STEP = 20
 
 
@@ -26,17 +26,17 @@ class LegendKey:
 
     @property
     def style(self) -> str:
-        """Its CSS classes; beyond eight colours one comes again, fainter."""
+        """Its CSS classes; the ninth name has the first colour again, fainter."""
         faint = " faint" if self.colour >= COLOURS else ""
         return f"c{self.colour % COLOURS}{faint}" + (" dashed" if self.dashed else "")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture of a report; ``told`` is for those who cannot see it, ``head`` and ``rows`` are its numbers."""
+    """One picture of a report; ``description`` is for screen readers, ``head`` and ``rows`` are its numbers."""
 
     title: str
-    told: str
+    description: str
     body: str
     head: Sequence[str]
     rows: Sequence[Sequence[str | float]]
@@ -71,7 +71,7 @@ class Picture:
         return out.getvalue()
 
     def _svg(self, attributes: str, body: str, height: int) -> str:
-        label = escape(f"{self.title}: {self.told}")
+        label = escape(f"{self.title}: {self.description}")
         return f'<svg {attributes}viewBox="0 0 {self.width} {height}" role="img" aria-label="{label}">{body}</svg>'
 
     def _legend(self) -> str:
@@ -91,7 +91,7 @@ def legend(keys: Sequence[LegendKey]) -> str:
 
 
 def gallery(pictures: Sequence[Picture | None], style: str = "charts") -> str:
-    """Pictures side by side, as many as there is room for."""
+    """Pictures side by side, as many in a line as the window has room for."""
     drawn = "".join(picture.figure() for picture in pictures if picture is not None)
     return f'<div class="{style}">{drawn}</div>' if drawn else ""
 
@@ -103,11 +103,11 @@ def style(name: str) -> str:
 
 @cache
 def _plain_style() -> str:
-    """The pictures' style with light colours in place of names, which not every programme understands.
+    """The pictures' style sheet with light colours in place of CSS variables, which not every programme understands.
 
     >>> "var(" in _plain_style()
     False
     """
     light, _, rest = style("picture.css").partition("@media")
     colours = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
-    return re.sub(r"var\((--[\w-]+)\)", lambda found: colours[found[1]], rest.partition("/* shapes */")[2])
+    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], rest.partition("/* shapes */")[2])

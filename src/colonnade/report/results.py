@@ -1,4 +1,4 @@
-"""How good the model is, row by row, and who matters: what the run found at its last evaluation."""
+"""Pictures of how good the model is and which parties matter, from the findings of the last evaluation."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ WORST = 12
 
 def quality(run: RunView) -> list[Picture]:
     """Confusion, ROC, precision and recall, calibration, residuals, labels: whatever the task has."""
-    found = run.findings
+    findings = run.findings
     drawn: list[Picture | None] = []
-    if found.get("confusion"):
-        drawn.append(_confusion(found["confusion"], run))
-    if found.get("roc"):
-        drawn.append(_roc(found["roc"], run))
-    if found.get("pr"):
-        drawn.append(_pr(found["pr"], run))
-    if found.get("calibration"):
-        drawn.append(_calibration(found["calibration"]))
-    for number, one in enumerate(found.get("residuals", [])):
-        which = "" if len(found["residuals"]) == 1 else f" of value {number + 1}"
-        drawn.append(histogram(f"Predicted less true{which}", one["reach"], one["counts"], "predicted less true"))
-    if found.get("labels"):
-        drawn.append(_labels(found["labels"], run))
+    if findings.get("confusion"):
+        drawn.append(_confusion(findings["confusion"], run))
+    if findings.get("roc"):
+        drawn.append(_roc(findings["roc"], run))
+    if findings.get("pr"):
+        drawn.append(_pr(findings["pr"], run))
+    if findings.get("calibration"):
+        drawn.append(_calibration(findings["calibration"]))
+    for number, gaps in enumerate(findings.get("residuals", [])):
+        which = "" if len(findings["residuals"]) == 1 else f" of value {number + 1}"
+        drawn.append(histogram(f"Predicted less true{which}", gaps["reach"], gaps["counts"], "predicted less true"))
+    if findings.get("labels"):
+        drawn.append(_labels(findings["labels"], run))
     return [picture for picture in drawn if picture is not None]
 
 
@@ -50,7 +50,7 @@ def who_matters(run: RunView) -> list[Picture]:
 def maps(run: RunView) -> list[Picture]:
     """Each party's embeddings in the plane."""
     points: dict[str, list[Any]] = run.findings.get("maps", {})
-    classes = [int(one) for one in run.findings.get("classes", [])]
+    classes = [int(number) for number in run.findings.get("classes", [])]
     names = run.class_names(max(classes, default=0) + 1)
     return [scatter(name, places, classes, names) for name, places in points.items() if places]
 

@@ -15,12 +15,12 @@ from colonnade.report.words import cut
 
 BAR_STEP = 40
 _THUMB = 30  # the side of the small picture before a bar
-_LABEL = 46  # characters of a bar's name, beside which its amount has room
+_LABEL = 46  # characters of a bar's name that leave room for its amount
 MAP_SIDE = 240
 SQUARE = 400  # the side of a matrix
-_NAMED = 24  # up to so many classes their names have room beside their rows
-_WRITTEN = 14  # up to so many classes the counts fit into their cells
-_SIGN = 7.5  # pixels of a sign, more or less
+_NAMED = 24  # classes; with more, their names do not fit beside the rows
+_WRITTEN = 14  # classes; with more, the counts do not fit into the cells
+_SIGN = 7.5  # pixels, about the width of a character
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HeldCells:
     cells: np.ndarray
 
     def svg(self, x: float, y: float, side: float) -> str:
-        """The grid with those cells filled, in a square of so many pixels."""
+        """The grid with the party's cells filled, in a square with sides of ``side`` pixels."""
         height, width = self.cells.shape
         scale = side / max(height, width)
         left, top = x + (side - scale * width) / 2, y + (side - scale * height) / 2
@@ -40,7 +40,7 @@ class HeldCells:
         )
 
     def _path(self) -> str:
-        """Rectangles: equal lines of cells together, and neighbours in a line together."""
+        """An SVG path of rectangles; neighbouring cells, and equal lines below each other, share a rectangle."""
         drawn, y = [], 0
         for line, same in groupby(map(tuple, self.cells)):
             height, x = len(list(same)), 0
@@ -69,14 +69,14 @@ class Bar:
 
 
 def bar_chart(title: str, bars: Sequence[Bar], head: Sequence[str] = ("name", "amount")) -> Picture:
-    """Amounts as bars, one below the other; those below nought are hollow."""
+    """Amounts as horizontal bars; bars of negative amounts are hollow."""
     most = max((abs(bar.amount) for bar in bars), default=0.0) or 1.0
     left = 4 + (_THUMB + 10 if any(bar.part for bar in bars) else 0)
     step = BAR_STEP + (18 if any(bar.note for bar in bars) else 0)
     drawn = [_bar(bar, bar.amount / most, left, TOP + step * number) for number, bar in enumerate(bars)]
-    told = ", ".join(f"{bar.label} {bar.written}" for bar in bars)
+    description = ", ".join(f"{bar.label} {bar.written}" for bar in bars)
     rows = [(bar.label, bar.amount) for bar in bars]
-    return Picture(title, told, "".join(drawn), head, rows, height=TOP + step * len(bars))
+    return Picture(title, description, "".join(drawn), head, rows, height=TOP + step * len(bars))
 
 
 def _bar(bar: Bar, share: float, left: int, y: int) -> str:
@@ -93,7 +93,7 @@ def _bar(bar: Bar, share: float, left: int, y: int) -> str:
 
 
 def histogram(title: str, reach: float, counts: Sequence[int], x_name: str) -> Picture:
-    """How many rows lie where between -reach and reach."""
+    """How many rows have a value in each of equal intervals from -reach to reach."""
     width = 2 * reach / max(len(counts), 1)
     edges = [-reach + width * number for number in range(len(counts) + 1)]
     wide, y_axis = upwards([-reach, reach]), upwards([0, max(counts, default=1)])
@@ -111,7 +111,7 @@ def histogram(title: str, reach: float, counts: Sequence[int], x_name: str) -> P
 def matrix(title: str, counts: Sequence[Sequence[int]], names: Sequence[str]) -> Picture:
     """Rows by true class (down) and predicted class (across), shaded by their share of the true class."""
     shown = [cut(name, 14) for name in names] if len(counts) <= _NAMED else []
-    left = max(40.0, 12 + _SIGN * max(map(len, shown), default=0))  # "true" has to fit as well
+    left = max(40.0, 12 + _SIGN * max(map(len, shown), default=0))  # room for the word "true"
     side = (SQUARE - left) / len(counts)
     top = 26
     drawn = [
@@ -139,8 +139,8 @@ def matrix(title: str, counts: Sequence[Sequence[int]], names: Sequence[str]) ->
             )
     rows = [(names[k], names[j], count) for k, line in enumerate(counts) for j, count in enumerate(line)]
     right = sum(line[k] for k, line in enumerate(counts))
-    told = f"{right:,} of {sum(map(sum, counts)):,} rows on the diagonal"
-    return Picture(title, told, "".join(drawn), ["true", "predicted", "rows"], rows, SQUARE + 8, int(floor) + 26)
+    description = f"{right:,} of {sum(map(sum, counts)):,} rows on the diagonal"
+    return Picture(title, description, "".join(drawn), ["true", "predicted", "rows"], rows, SQUARE + 8, int(floor) + 26)
 
 
 def _square(place: Point, side: float, count: int, share: float, what: str) -> str:
@@ -169,11 +169,11 @@ def scatter(title: str, places: Sequence[Sequence[float]], classes: Sequence[int
     room = MAP_SIDE - 16
     drawn = []
     for number in sorted(set(classes)):
-        chosen = [place for place, one in zip(places, classes, strict=True) if one == number]
+        chosen = [place for place, label in zip(places, classes, strict=True) if label == number]
         spots = [(8 + room * (x - lows[0]) / reach, 8 + room * (1 - (y - lows[1]) / reach)) for x, y in chosen]
         path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in spots)
         drawn.append(f'<path class="spots {LegendKey("", number).style}" d="{path}"/>')
-    rows: list[list[str | float]] = [[*place, names[one]] for place, one in zip(places, classes, strict=True)]
+    rows: list[list[str | float]] = [[*place, names[label]] for place, label in zip(places, classes, strict=True)]
     keys = [LegendKey(names[number], number) for number in sorted(set(classes))]
-    told = f"{len(places)} rows of {len(keys)} classes"
-    return Picture(title, told, "".join(drawn), ["x", "y", "class"], rows, MAP_SIDE, MAP_SIDE, keys)
+    description = f"{len(places)} rows of {len(keys)} classes"
+    return Picture(title, description, "".join(drawn), ["x", "y", "class"], rows, MAP_SIDE, MAP_SIDE, keys)

@@ -1,4 +1,4 @@
-"""What a page says about a run, asked of the plain data that a run or its folder gives."""
+"""A run's summary, and the questions that pages and tables ask of it."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class RunView:
         self.ledger.replace(summary["ledger"])
 
     def check(self) -> None:
-        """Raise if what must be a number is none."""
+        """Raise an error if a field that must be a number is not one."""
         float(sum(value for row in self.history for value in row.values()))
         float(sum(line.messages + line.total for line in self.ledger.rows) + self.round + self.seconds)
         for key in ("rounds", "batch", "seed", "stop_drop"):
             float(self.settings[key] or 0)
-        for one in self.columns.values():
-            _ = one["count"] + 0, "".join(one["names"])
+        for columns in self.columns.values():
+            _ = columns["count"] + 0, "".join(columns["names"])
         self._check_findings()
 
     def _check_findings(self) -> None:
@@ -104,21 +104,21 @@ class RunView:
 
     @property
     def tells_labels(self) -> str:
-        """What parties can tell of the labels; of a method that is not known here the worst."""
+        """What parties can tell of the labels; the worst case if the method is not known here."""
         return "shown" if self.known_method is None else self.known_method.labels
 
     @property
     def unfinished(self) -> bool:
-        """Whether rounds are missing that were to come, and no early stop says why."""
+        """Whether planned rounds are missing and the run did not stop early."""
         return self.round < self.settings.get("rounds", 0) and not self.stopped
 
     def class_names(self, count: int) -> list[str]:
-        """The names of so many classes or labels, or their numbers."""
+        """The names of the first ``count`` classes or labels, or their numbers if they have no names."""
         return self.labels if len(self.labels) >= count else [str(number) for number in range(count)]
 
     @property
     def measured(self) -> str:
-        """On which rows the run was evaluated: ``"test"``, else ``"valid"``, else nothing."""
+        """On which rows the run was evaluated: ``"test"``, else ``"valid"``, else an empty text."""
         parts = (part for part in ("test", "valid") if any(f"{part}_{self.score}" in row for row in self.history))
         return next(parts, "")
 
@@ -126,7 +126,7 @@ class RunView:
     def final(self) -> Row:
         """The evaluation of the model that was kept: the last, or with early stopping the best."""
         score = f"valid_{self.score}"
-        scored = [row for row in reversed(self.history) if score in row]  # not if somebody was away
+        scored = [row for row in reversed(self.history) if score in row]  # no score if a party was absent
         if self.settings["stop_drop"] is not None and scored:
             return max(scored, key=lambda row: row[score])
         return self.history[-1] if self.history else {}
@@ -162,17 +162,17 @@ class RunView:
         }
 
     def curve(self, x: str, y: str) -> list[tuple[float, float]]:
-        """One column of the history against another, where both are, and numbers that can be drawn."""
+        """The (x, y) points of two columns of the history, where both have finite values."""
         points = [(row[x], row[y]) for row in self.history if x in row and y in row]
         return [point for point in points if all(map(math.isfinite, point))]
 
     def reach(self, accuracy: float) -> Row | None:
-        """The first evaluation that was at least so accurate."""
+        """The first evaluation with at least this accuracy."""
         key = f"{self.measured}_accuracy"
         return next((row for row in self.history if row.get(key, 0.0) >= accuracy - 1e-6), None)
 
     def bytes_until(self, accuracy: float | None) -> float:
-        """Training bytes until the run was so accurate, or to its end if that is asked or it never was."""
+        """Training bytes until the run reached this accuracy; all training bytes if it never did, or for None."""
         row = None if accuracy is None else self.reach(accuracy)
         return row["bytes"] if row else self.train_bytes
 
@@ -191,12 +191,12 @@ class RunView:
 
 
 def printable(text: str) -> str:
-    r"""A text without what no page or picture may hold, such as half of a character that a file's name ends in.
+    r"""A text with spaces for characters that HTML and SVG may not hold, such as control characters.
 
     >>> printable("a\x00b\udcffc")
     'a b c'
     """
-    return "".join(" " if unicodedata.category(one) in ("Cc", "Cs", "Cn") else one for one in text)
+    return "".join(" " if unicodedata.category(character) in ("Cc", "Cs", "Cn") else character for character in text)
 
 
 def common_accuracy(runs: Sequence[RunView]) -> float | None:
@@ -208,7 +208,7 @@ def common_accuracy(runs: Sequence[RunView]) -> float | None:
 
 
 def _named(data: dict[str, Any]) -> str:
-    """A data set by its name, files by those who hold them."""
+    """The name of the data set, or whose files they are."""
     if "files" in data:
         return "files of " + ", ".join(party["name"] for party in data["files"]["parties"])
     return str(data.get("load", "tables of one's own"))

@@ -1,4 +1,4 @@
-"""A local page that follows a run folder: ``/`` is its report as it is now, ``/state`` says which checkpoint that is.
+"""A local page that follows a run folder: ``/`` is the report of its newest checkpoint, ``/state`` names that.
 
 The page is made of the owner's labels, so it is served to this machine alone unless somebody says otherwise.
 """
@@ -20,7 +20,7 @@ RECENT = 3.0  # seconds; an open page asks every two
 
 
 class Followed:
-    """A run folder as a page, which is made anew only when there is a newer checkpoint."""
+    """A run folder and its page; the page is made again only when there is a newer checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,13 +57,13 @@ class Followed:
             return waiting_page(title, "Waiting for the first evaluation.")
         try:
             made = live_page(read_summary(self.folder), name)
-        except ColonnadeError as error:  # not kept: a run may just be writing what is missing, so the page asks again
+        except ColonnadeError as error:  # not kept: the run may be writing the missing file now, so the page asks again
             return waiting_page(title, str(error))
         self._made = name, made
         return made
 
     def wait_for_last_look(self, patience: float = 2 * RECENT) -> None:
-        """Wait until whoever has the page open has the newest checkpoint; not at all if nobody has."""
+        """Wait, at most ``patience`` seconds, until an open page shows the newest checkpoint."""
         until = time.monotonic() + patience
         while self._seen != self.newest and time.monotonic() < min(until, self._asked + RECENT):
             time.sleep(0.05)

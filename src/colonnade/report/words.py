@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from colonnade.report.summary import RunView
+from colonnade.wire.ledger import Line
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of a thousand.
+    """A number of bytes as text, in powers of a thousand.
 
     >>> size(812), size(49_398_516)
     ('812 B', '49.4 MB')
@@ -35,7 +36,7 @@ def percent(share: float, digits: int = 1) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """A number of seconds as text.
 
     >>> duration(7.26), duration(200), duration(7500)
     ('7.3 s', '3 min 20 s', '2 h 5 min')
@@ -47,7 +48,7 @@ def duration(seconds: float) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters; those of Chinese, for instance, count twice.
+    """A text cut to a width of ``most`` characters; wide characters, such as Chinese ones, count twice.
 
     >>> cut("demography", 10), cut("demography", 6), cut("人口统计", 6)
     ('demography', 'demog…', '人口…')
@@ -104,9 +105,25 @@ def what_left(run: RunView) -> str:
     if not run.ledger.rows:
         return "Nothing left any house."
     theirs, mine = (method.party_sends, method.owner_sends) if method else ("replies", "messages")
-    if run.sealed("blind"):
-        theirs += ", blinded so that the owner reads only their sum"
+    theirs += _blinding(run)
     return f"The parties sent {theirs}: {size(run.sent(False))}; the owner sent {mine}: {size(run.sent(True))}."
+
+
+def _blinding(run: RunView) -> str:
+    """Which of the parties' messages of training the owner read only as a sum; empty if that is not known."""
+    lines = [line for line in run.ledger.rows if line.purpose == "train" and not run.is_owner(line.sender)]
+    if not run.sealed("blind") or any(line.summed is None for line in lines):
+        return ""
+    summed = _steps(line for line in lines if line.summed)
+    singly = _steps(line for line in lines if not line.summed)
+    if not summed or not singly:
+        return ", blinded so that the owner reads only their sum" if summed else ""
+    return f"; the owner reads only the blinded sum of step {summed}, and every party's own reply to step {singly}"
+
+
+def _steps(lines: Iterable[Line]) -> str:
+    """The steps of these lines; "embed: mask" is a part of the protocol that sums the replies to "embed"."""
+    return join(list(dict.fromkeys(line.step.partition(": ")[0] for line in lines)))
 
 
 def what_shows(run: RunView) -> str:
@@ -128,7 +145,7 @@ def what_shows(run: RunView) -> str:
 
 
 def what_seals_did(run: RunView) -> list[str]:
-    """What each party's noise has cost and covers, and what a scale cut off."""
+    """Sentences about the share of values that were clipped, and about each party's privacy budget."""
     cut = {who: share for who, share in run.clipped.items() if share > 0}
     clipped = (
         [f"Scales clipped {', '.join(f'{percent(s, 2)} of what {w} sent' for w, s in cut.items())}."] if cut else []

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, parties_of
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError
+from colonnade.run.map_step import embedding_map
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.plan import Plan
@@ -17,17 +19,23 @@ from colonnade.runtime.remote.party_server import PartyServer, PartySpec
 from colonnade.runtime.remote.ray_transport import RayTransport
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.remote.transport import DirectTransport, Transport
+from colonnade.runtime.schema import Schema
 from colonnade.seal.key_agreement import Identity
-from colonnade.store.run_folder import make_folder
 from colonnade.store.secret_file import fresh_secret, secret_in
 from colonnade.store.state_folder import StateFolder
 from colonnade.wire.ledger import OWNER
 
+EXTRA_STEPS = {"embedding_map": embedding_map}
+"""What parties of one organisation serve beside the method's steps, to explain a run."""
 Connect = Callable[[Sequence[PartySpec]], Transport]
 
 
 def make_party(spec: PartySpec) -> PartyServer:
-    """A party with its states in a folder, or in memory; it draws its secret where it runs, if it is to have one."""
+    """A party with its states in a folder, or in memory; it draws its secret where it runs, if it is to have one.
+
+    Within one organisation it also serves maps of its embeddings.
+    """
+    spec = replace(spec, extra_steps=EXTRA_STEPS)
     if has_secrets(spec.settings):
         spec = replace(spec, secret=_secret(spec.folder))
     return PartyServer(spec, None if spec.folder is None else StateFolder(spec.folder))
@@ -55,7 +63,7 @@ def remote_setup_for(tables: Sequence[Table], plan: Plan, folder: Path | None) -
     identities = {name: Identity.new() for name in others}
     return RemoteSetup(
         connect=_CONNECT[settings.runtime],
-        schema=rehearse_tables(tables, plan),
+        schema=Schema(rehearse_tables(tables, plan).forms, beside=EXTRA_STEPS),
         job=os.urandom(16),
         session=os.urandom(16),
         keys={name: identity.public for name, identity in identities.items()},

@@ -140,12 +140,12 @@ class Model:
             numbers = self.method.importance(self.owner, self.parties, turn)
         return dict(zip(self.parties.names, numbers.tolist(), strict=True))
 
-    def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
-        """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], all: Any = None) -> list[R]:
+        """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
         self.place("explain", tables, labelled=True)
-        turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain")
+        turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain", self.sides.leader())
         with threads(self.settings.threads), torch.no_grad():
-            return self.parties.ask(step, turn, to=to)
+            return self.parties.ask(step, turn, all=all)
 
     @property
     def privacy(self) -> dict[str, dict[str, Any]]:
@@ -215,13 +215,15 @@ class Model:
         for module in modules:
             module.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.half.peaks.naming():
                 parts = enumerate(rows.split(PREDICT_ROWS))
                 chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
         finally:
             for module in modules:
                 module.train()
-        return [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        outputs = [torch.cat(pieces) for pieces in zip(*chunks, strict=True)]
+        self.half.peaks.check(outputs, purpose, self.round)
+        return outputs
 
     def place(self, name: str, tables: Sequence[Table], *, labelled: bool) -> None:
         """Put a federation's rows under a name at every side; they must be those of the trained parties."""

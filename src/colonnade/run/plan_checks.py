@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,19 @@ from colonnade.core import optim
 from colonnade.core.method import Method, make_method, methods
 from colonnade.core.options import count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
-from colonnade.core.settings import Settings
+from colonnade.core.settings import USUAL, Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, owners_of, parties_of
 from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
 from colonnade.run.absence import check_policy, check_when_away
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
-from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.setup import plain_runtime
 from colonnade.seal import Seals, describe, listed, make_seals
-from colonnade.store.run_folder import make_folder
 
 Many = Any  # one builder, or a list with one per party
 MOST_THREADS = 1024
@@ -39,41 +39,31 @@ MOST_CHARACTERS = 10_000  # of one party's column names in a description, which 
 def make_plan(
     tables: Sequence[Table],
     method: str | Method = "vimadmm",
+    options: TrainOptions | None = None,
     *,
-    epochs: int | None = None,
-    rounds: int | None = None,
-    batch: int = 256,
-    seed: int = 0,
-    runtime: str | Cluster = "fused",
     model: Many = None,
     optimizer: Many = None,
     seal: Any = None,
-    task: str | None = None,
-    weights: Weights = None,
-    valid: float = 0.0,
-    shuffle: str = "epoch",
-    evaluate_every: int | None = None,
-    stop_drop: float | None = None,
-    threads: int = 1,
-    missing: str = "refuse",
-    when_away: str = "wait",
 ) -> Plan:
     """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
     check_federation(tables, several=True)
-    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), task), "weights": plain_weights(weights)}
+    asked = replace(options or TrainOptions(), **{**USUAL, **(options or TrainOptions()).given})
+    learnt: dict[str, Any] = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
     chosen = _method_for(method, tables, **learnt)
-    batch, seed, valid = count_of(batch, "batch"), seed_of(seed), number(valid, "valid")
-    seals, schedule = _seals_for(seal, chosen, **learnt), schedule_for(tables, chosen, batch, seed, valid, shuffle)
+    seals = _seals_for(seal, chosen, **learnt)
+    batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
+    missing, when_away = typing.cast(str, asked.missing), typing.cast(str, asked.when_away)
+    schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
     settings = Settings(
-        rounds=rounds_of(epochs, rounds, schedule),
+        rounds=rounds_of(asked.epochs, asked.rounds, schedule),
         batch=batch,
         seed=seed,
-        **plain_runtime(runtime),
+        **plain_runtime(asked.runtime),
         valid=valid,
-        shuffle=shuffle,
-        evaluate_every=_at_least_one(evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
-        stop_drop=_stop_drop(stop_drop, schedule),
-        threads=count_of(threads, "threads", most=MOST_THREADS),
+        shuffle=str(asked.shuffle),
+        evaluate_every=_at_least_one(asked.evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
+        stop_drop=_stop_drop(asked.stop_drop, schedule),
+        threads=count_of(asked.threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
         when_away=check_when_away(when_away, missing, chosen, seals),
         **learnt,

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.core.state import Packed
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.runtime.remote.remote_party import KEPT
 from colonnade.store import checkpoint
 from colonnade.store.budget_file import is_written, read_spent, write_spent
 from colonnade.store.preparation_files import write_preparations
-from colonnade.store.run_folder import check_vacant, history_csv, make_folder, write_text
+from colonnade.store.run_folder import check_vacant, history_csv
 
 if TYPE_CHECKING:
     from colonnade.run.training import Run
@@ -60,7 +61,8 @@ def save_checkpoint(run: Run) -> None:
     best = {f"best-{name}": state for name, state in run.best.items()}
     facts = {**facts_of(run), "ledger": run.ledger.to_json()}
     states = {**sides.with_what_was_spent(run.states_to_save), **best}
-    checkpoint.check_finite(states, sides.names, run.round - 1)
+    with run.model.half.peaks.naming():
+        checkpoint.check_finite(states, sides.names, run.round - 1)
     if run.seals.noise is not None and not is_written(folder):
         write_spent(folder, run.model.half.ends, run.parties.names)  # so that it can be missed
     checkpoint.write(folder / "checkpoints", run.round, states, facts)

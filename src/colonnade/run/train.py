@@ -13,12 +13,13 @@ from torch import Tensor
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
-from colonnade.core.settings import Settings
+from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, parties_of
 from colonnade.core.task import Weights
 from colonnade.data import reload
 from colonnade.data.sharing import schedule_for
 from colonnade.data.stand_ins import stand_ins
+from colonnade.disk.whole_files import make_folder
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
 from colonnade.run.absence import DropOuts
 from colonnade.run.apart_setup import remote_setup_for
@@ -30,7 +31,7 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.seal import make_seal
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.store.preparation_files import read_preparations
-from colonnade.store.run_folder import check_vacant, make_folder
+from colonnade.store.run_folder import check_vacant
 
 
 def train(
@@ -88,17 +89,12 @@ def train(
     """
     if folder is not None:
         check_vacant(Path(folder))
-    plan = make_plan(
-        tables,
-        method,
+    options = TrainOptions(
         epochs=epochs,
         rounds=rounds,
         batch=batch,
         seed=seed,
         runtime=runtime,
-        model=model,
-        optimizer=optimizer,
-        seal=seal,
         task=task,
         weights=weights,
         valid=valid,
@@ -109,6 +105,7 @@ def train(
         missing=missing,
         when_away=when_away,
     )
+    plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
     run = start(plan, tables, folder)
     if targets is not None:
         run.teach(targets)

@@ -204,9 +204,9 @@ class Run:
         self.findings["importance"] = dict(numbers)  # some methods ask the parties for it, and a report asks nobody
         return numbers
 
-    def ask(self, step: Callable[..., R], tables: Sequence[Table], to: Sequence[int] | None = None) -> list[R]:
-        """What a step beside the method's own answers at each party for a federation; the purpose is to explain."""
-        return self.model.ask(step, tables, to)
+    def ask(self, step: Callable[..., R], tables: Sequence[Table], all: Any = None) -> list[R]:
+        """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
+        return self.model.ask(step, tables, all)
 
     @contextmanager
     def _releasing(self) -> Iterator[None]:
@@ -332,12 +332,13 @@ class Run:
         return loss, away
 
     def _loss_of(self, turn: Turn) -> float:
-        loss = float(self.method.round(self.owner, self.parties, turn))
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
-                "lower the learning rate (the last good checkpoint is kept)."
-            )
+        with self.model.half.peaks.naming():
+            loss = float(self.method.round(self.owner, self.parties, turn))
+            if not math.isfinite(loss):
+                raise TrainingError(
+                    f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
+                    "lower the learning rate (the last good checkpoint is kept)."
+                )
         return loss
 
     def _look(self, away: frozenset[str]) -> None:

@@ -29,6 +29,8 @@ class Call:
     """One step asked of some parties, with what each of them is sent."""
 
     step: Callable[..., Any]
+    name: str
+    """The step's name."""
     turn: Turn
     chosen: list[int]
     """Who is asked, absent parties included."""
@@ -41,11 +43,6 @@ class Call:
     """Whether all are sent the same message."""
     begin_sum: Callable[[Fields], SumStart] | None = None
     """For a blinded sum: from the form of a reply to what the owner tells all parties of the sum."""
-
-    @property
-    def name(self) -> str:
-        """The step's name."""
-        return self.step.__name__
 
 
 class Backend(ABC):

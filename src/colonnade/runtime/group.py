@@ -11,6 +11,22 @@ from torch import Tensor
 from colonnade.core.method import Mine, Turn
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
+from colonnade.errors import MessageError
+
+
+class Notes(dict[str, Tensor]):
+    """What the steps of a turn noted for later ones; one that comes before them is refused in a sentence."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise MessageError(
+            f"a step came that goes on from '{name}', and the step that gives it did not; keep the order."
+        )
+
+    def pop(self, name: str) -> Tensor:  # type: ignore[override]
+        """Take a note away."""
+        value = self[name]
+        del self[name]
+        return value
 
 
 class Group(Mine):
@@ -23,17 +39,15 @@ class Group(Mine):
 
     def begin(self, turn: Turn) -> None:
         """Take up what earlier steps of this turn noted, and forget an earlier turn of the same leader."""
-        if self._of(turn) is None:
-            self._notes[turn.leader] = turn, {}
-        self.scratch = self._notes[turn.leader][1]
+        noted, self.scratch = self._notes.get(turn.leader, (None, Notes()))
+        if noted is not turn:
+            self.scratch = Notes()
+            self._notes[turn.leader] = turn, self.scratch
 
     def is_amid(self, turn: Turn) -> bool:
         """Whether a step of this turn left notes that a later one may want."""
-        return bool(self._of(turn))
-
-    def _of(self, turn: Turn) -> dict[str, Tensor] | None:
         noted, scratch = self._notes.get(turn.leader, (None, None))
-        return scratch if noted is turn else None
+        return noted is turn and bool(scratch)
 
     @abstractmethod
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:

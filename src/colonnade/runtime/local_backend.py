@@ -38,7 +38,7 @@ class LocalBackend(Backend):
         replies = self.compute(call, self._messages(call))
         if call.begin_sum is not None:
             return self._held(call, replies)
-        return {k: self._answer(k, reply, call) for k, reply in replies.items()}
+        return {k: None if reply is None else self._answer(k, reply, call) for k, reply in replies.items()}
 
     def compute(self, call: Call, messages: Mapping[int, Any]) -> dict[int, Any]:
         """The plain replies of those who are asked and not absent."""
@@ -71,8 +71,6 @@ class LocalBackend(Backend):
         return call.messages | heard(self.halves, call, encoded=self.encoded)
 
     def _answer(self, k: int, reply: Any, call: Call) -> Any:
-        if reply is None:
-            return None
         if k in self.home:
             return type(reply)(*(tensor.detach() for tensor in reply))
         wire = self.halves[k].say(reply, call.name, call.turn)
@@ -162,4 +160,4 @@ def through_bytes(fields: Fields, envelope: Envelope) -> Fields:
 def work(backend: LocalBackend, step: Callable[..., Any], turn: Turn, messages: dict[int, Any], shared: bool) -> Any:
     """Run a step at every party on what reached it directly; nothing travels."""
     chosen = list(range(len(backend.halves)))
-    return backend.compute(Call(step, turn, chosen, messages=messages, shared=shared), messages)
+    return backend.compute(Call(step, step.__name__, turn, chosen, messages=messages, shared=shared), messages)

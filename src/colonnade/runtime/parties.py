@@ -52,7 +52,9 @@ class AllParties(Parties):
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
         call = self._call(step, turn, all, each, to)
         answers = self.backend.carry(call)
-        replies = {k: self._open(k, answer, call) for k, answer in answers.items()}
+        replies: dict[int, Any] = {
+            k: None if answer is None else self._open(k, answer, call) for k, answer in answers.items()
+        }
         if not call.absent:
             return [replies[k] for k in call.chosen]
         like = next(iter(replies.values()), None)
@@ -78,7 +80,7 @@ class AllParties(Parties):
         if self.blinding is None or not others:
             answers = self.backend.carry(call)
             own = [answers[k] for k in call.chosen if k in self.home]
-            sent = [self._open(k, answers[k], call) for k in others if k in answers]
+            sent = [self._open(k, answers[k], call, summed=True) for k in others if k in answers]
             parts = own + ([add(sent)] if sent else [])
         else:
             parts = self._blinded_sum(self.blinding, call, others)
@@ -110,7 +112,7 @@ class AllParties(Parties):
         chosen = self._everybody if to is None else sorted(set(to))
         check_step(step, self.runs_at, *(("owner",) if self.home.issuperset(chosen) else ()))
         self._asked.update(chosen)
-        call = Call(step, turn, chosen, shared=each is None)
+        call = Call(step, step.__name__, turn, chosen, shared=each is None)
         away = self.presence.absence.away
         if away:
             call.absent = {k for k in chosen if self.names[k] in away}
@@ -134,13 +136,11 @@ class AllParties(Parties):
         call.messages = dict(zip(call.chosen, each, strict=True))
         call.wires = {k: self.half.seal(call.messages[k], [self.names[k]], call.name, call.turn) for k in receivers}
 
-    def _open(self, k: int, answer: Any, call: Call) -> Any:
-        if answer is None:
-            return None
+    def _open(self, k: int, answer: Any, call: Call, *, summed: bool = False) -> Any:
         if k in self.home:
             self.half.note(self.names[k], call.name, answer, call.turn)
             return answer
-        return self.half.open(answer, self.names[k], call.name, call.turn)
+        return self.half.open(answer, self.names[k], call.name, call.turn, summed=summed)
 
     def _stand_in(self, k: int, like: Any, call: Call) -> Any:
         """What stands for the reply of an absent party; a step without a reply needs nothing."""

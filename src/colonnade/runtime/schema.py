@@ -1,4 +1,8 @@
-"""What every message of a run looks like: fields, kinds of numbers, shapes; known before anything is sent."""
+"""The form of every message of a run, known before anything is sent: fields, kinds of numbers and shapes.
+
+A rehearsal (``run/rehearsal.py``) learns the forms. All sides sign them before training, and both ends of a message
+check it: a message of another form is refused, and so is one that no rehearsal has shown.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import hashlib
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,15 +20,18 @@ from torch import Tensor
 from colonnade.errors import MessageError
 
 ROWS = -1
-"""A dimension that is as long as the turn has rows."""
+"""Stands in a shape for the number of the turn's rows."""
 ANY = -2
-"""A dimension that a rehearsal could not explain."""
+"""Stands in a shape for a number that differed between two rehearsals and is not the number of rows."""
 
 ASKED = "/asked"
-"""In place of a party and a way: steps that are asked to evaluate, predict or explain. No party's name is empty."""
+"""Stands in a key for a party and a way: a step that is asked to evaluate, predict or explain.
+
+No party's name is empty, so no party's key begins like this.
+"""
 
 Form = dict[str, tuple[str, tuple[int, ...]]]
-"""Fields by name: the kind of numbers, and the shape with ROWS in it."""
+"""A message's fields by name: the kind of numbers, and the shape with ROWS and ANY in it."""
 
 
 @cache
@@ -38,92 +45,105 @@ def kinds_of(step: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 class Schema:
-    """The messages of every step by party and way, ``"down"`` from the owner or ``"up"`` to it."""
+    """The forms of all messages by party, way and step; the way is ``"down"`` from the owner or ``"up"`` to it.
 
-    def __init__(self, forms: Mapping[str, Form] | None = None) -> None:
+    Two more ways only say that a step had such a message: ``"sum"`` if replies were summed, ``"each"`` if every party
+    was sent a message of its own.
+    """
+
+    def __init__(self, forms: Mapping[str, Form] | None = None, beside: Iterable[str] = ()) -> None:
+        """``beside`` are steps beside the method's own, which no rehearsal knows and whose messages are not checked."""
+        self.checks, self.beside = forms is not None, frozenset(beside)
         self.forms = dict(forms or {})
 
+    @classmethod
+    def unchecked(cls) -> Schema:
+        """A schema that takes any message, for exchanges that check their messages themselves, such as an alignment."""
+        return cls(None)
+
     def note(self, party: str, way: str, step: str, message: Any, rows: int) -> None:
-        """Learn from a message of a turn with so many rows."""
+        """Learn the form of a message from one of a turn with so many rows."""
         form = {
-            name: (_kind(value), tuple(ROWS if one == rows else one for one in value.shape))
+            name: (_name_of(value.dtype), tuple(ROWS if size == rows else size for size in value.shape))
             for name, value in zip(message._fields, message, strict=True)
         }
         self.forms[f"{party}/{way}/{step}"] = form
 
     def merge(self, other: Schema) -> Schema:
-        """What two rehearsals with other numbers of rows agree on."""
+        """The forms on which two rehearsals with different numbers of rows agree."""
         return Schema({key: _merged(form, other.forms.get(key, form)) for key, form in self.forms.items()})
 
     def check(self, party: str, way: str, step: str, fields: Mapping[str, Tensor], rows: int, round: int) -> None:
-        """Refuse a message that does not look as it must, before anything is made of it."""
-        form = self.forms.get(f"{party}/{way}/{step}")
-        if form is None:
+        """Refuse a message that is not in the schema or has another form, before its values are used."""
+        if not self.checks or step in self.beside:
             return
+        form = self.forms.get(f"{party}/{way}/{step}")
         where = f"{'from' if way == 'up' else 'to'} '{party}' in step '{step}' of round {round}"
+        if form is None:
+            raise MessageError(
+                f"the message {where} is not in the schema, which a rehearsal makes before training; "
+                "a method that takes a step in some rounds only declares such a round in rare_rounds."
+            )
         if set(fields) != set(form):
             raise MessageError(f"fields {sorted(fields)} came {where}, and {sorted(form)} were expected.")
         for name, value in fields.items():
             kind, shape = form[name]
-            due = _due(shape, rows)
-            if not _fits(value.shape, due) or _kind(value) != kind:
+            expected = _shape_for(shape, rows)
+            if (value.shape != expected and not _fits(value.shape, expected)) or _name_of(value.dtype) != kind:
+                given = f"shape {tuple(value.shape)} of {_name_of(value.dtype)}"
                 raise MessageError(
-                    f"'{name}' came {where} with shape {tuple(value.shape)} of {_kind(value)}, and {due} of {kind} "
-                    "was expected; does that party have the same rows and the same settings?"
+                    f"'{name}' came {where} with {given}, and {expected} of {kind} was expected; does that "
+                    "party have the same rows and the same settings?"
                 )
 
     def note_asked(self, step: str) -> None:
-        """Learn that a step is asked outside of training."""
+        """Learn that a step is asked outside training."""
         self.forms[f"{ASKED}/{step}"] = {}
 
     def may_ask(self, step: str) -> bool:
-        """Whether a step is asked outside of training; any, if no rehearsal showed which."""
+        """Whether a step may be asked outside training; any may, if the schema names none."""
         return f"{ASKED}/{step}" in self.forms or not any(key.startswith(f"{ASKED}/") for key in self.forms)
 
     def is_summed(self, party: str, step: str) -> bool:
-        """Whether a step's replies are wanted as a sum."""
+        """Whether the owner asks for the sum of a step's replies."""
         return f"{party}/sum/{step}" in self.forms
 
     def is_known(self, party: str, way: str, step: str) -> bool:
-        """Whether a rehearsal had such a message."""
+        """Whether the schema has such a message."""
         return f"{party}/{way}/{step}" in self.forms
 
     def has_rows(self, party: str, step: str) -> bool:
-        """Whether a step's reply has something of every row, and not numbers about a network alone."""
+        """Whether a step's reply has numbers for every row, and not only numbers about a network."""
         form = self.forms.get(f"{party}/up/{step}", {})
         return any(ROWS in shape for _, shape in form.values())
 
     def like(self, party: str, way: str, step: str, rows: int) -> dict[str, Tensor] | None:
-        """Empty fields of the form that a message will have, if that is known."""
+        """Tensors without values in the form of a message; None if the form is not known in full."""
         form = self.forms.get(f"{party}/{way}/{step}")
         if form is None or any(ANY in shape for _, shape in form.values()):
             return None
-        return {name: _empty(kind, _due(shape, rows)) for name, (kind, shape) in form.items()}
+        return {name: _empty(kind, _shape_for(shape, rows)) for name, (kind, shape) in form.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, for a plan that everybody signs."""
+        """The forms as plain data, for the plan that all sides sign."""
         return {
             key: {name: [kind, list(shape)] for name, (kind, shape) in form.items()} for key, form in self.forms.items()
         }
 
     @classmethod
-    def from_json(cls, came: Mapping[str, Any]) -> Schema:
-        """What :meth:`to_json` gave."""
+    def from_json(cls, forms: Mapping[str, Any]) -> Schema:
+        """The schema whose forms :meth:`to_json` gave."""
         return cls(
             {
-                key: {name: (str(kind), tuple(int(one) for one in shape)) for name, (kind, shape) in form.items()}
-                for key, form in came.items()
+                key: {name: (str(kind), tuple(int(size) for size in shape)) for name, (kind, shape) in form.items()}
+                for key, form in forms.items()
             }
         )
 
     @property
     def digest(self) -> bytes:
-        """Sixteen bytes that stand for all of it."""
+        """Sixteen bytes by which both sides know that they have the same schema."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).digest()[:16]
-
-
-def _kind(value: Tensor) -> str:
-    return _name_of(value.dtype)
 
 
 @cache
@@ -137,25 +157,28 @@ def _empty(kind: str, shape: tuple[int, ...]) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _due(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
-    """A shape for so many rows."""
-    return tuple(rows if one == ROWS else one for one in shape)
+def _shape_for(shape: tuple[int, ...], rows: int) -> tuple[int, ...]:
+    """A form's shape in a turn with so many rows."""
+    return tuple(rows if size == ROWS else size for size in shape)
 
 
-def _fits(shape: tuple[int, ...], due: tuple[int, ...]) -> bool:
-    return shape == due or (len(shape) == len(due) and all(b in (a, ANY) for a, b in zip(shape, due, strict=True)))
+def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+    if len(shape) != len(expected):
+        return False
+    return all(wanted in (size, ANY) for size, wanted in zip(shape, expected, strict=True))
 
 
-def _merged(one: Form, other: Form) -> Form:
-    both: Form = {}
-    for name, (kind, shape) in one.items():
-        _, again = other.get(name, (kind, shape))
-        both[name] = kind, tuple(map(_agreed, shape, again)) if len(shape) == len(again) else shape
-    return both
+def _merged(first: Form, second: Form) -> Form:
+    merged: Form = {}
+    for name, (kind, shape) in first.items():
+        _, other_shape = second.get(name, (kind, shape))
+        alike = len(shape) == len(other_shape)
+        merged[name] = kind, tuple(map(_merged_size, shape, other_shape)) if alike else shape
+    return merged
 
 
-def _agreed(one: int, other: int) -> int:
-    """A dimension that follows the rows in one rehearsal only has their number by chance."""
-    if ROWS in (one, other):
-        return other if one == ROWS else one
-    return one if one == other else ANY
+def _merged_size(first: int, second: int) -> int:
+    """One dimension of two rehearsals; a size that equals the rows in only one of them does so by chance."""
+    if ROWS in (first, second):
+        return second if first == ROWS else first
+    return first if first == second else ANY

@@ -1,4 +1,4 @@
-"""Seals: what happens to a message on its way, or to the labels, before anybody else sees them.
+"""Seals: protection and compression of a message, or of the labels, before another side sees them.
 
 ::
 
@@ -7,7 +7,7 @@
                           noise,   fewer entries   cancel in
                           budget                   the sum
 
-The order is always this one, whatever the order of the list that ``seal=`` was given.
+The order is always this one, whatever the order of the list in ``seal=``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SEALS: dict[str, type[Seal]] = {cls.kind: cls for cls in (Bits, TopK, Blind, Noi
 
 @dataclass(frozen=True)
 class Seals:
-    """The seals of a run, each in its place."""
+    """The seals of a run, by their role."""
 
     up: Codec | None = None
     down: Codec | None = None
@@ -62,7 +62,7 @@ class Seals:
                 f"{type(self.up).__name__} keeps other entries at every party, so what Blind hides would not add up; "
                 "use Bits with Blind, or TopK(ways='down')."
             )
-        self.up.fixed_scale("o")  # refuses a scale that parties do not share
+        self.up.fixed_scale("o")  # refuses a scale that is not the same at all parties
         if self.up.feedback and self.blind.recover:
             raise SealError(
                 "Bits(feedback=True) relies on every message arriving, and Blind(recover=True) goes on without some; "
@@ -70,14 +70,14 @@ class Seals:
             )
 
 
-def make_seals(came: Any) -> Seals:
-    """Put one seal, a list of them, or None in their places.
+def make_seals(seals: Any) -> Seals:
+    """The seals of a run from one seal, a list of seals, or None.
 
     >>> make_seals([Blind(), Bits(4)]).up
     Bits(ways='both', feedback=False, bits=4, scale='auto', max_clipped=0.05)
     """
     places: dict[str, Any] = {}
-    for seal in listed(came):
+    for seal in listed(seals):
         if not isinstance(seal, Seal):
             raise ConfigError(f"seal= holds {seal!r}; give seals such as cn.Bits(4) or cn.Blind(), alone or in a list.")
         for place in _places(seal):
@@ -107,9 +107,9 @@ def describe(seals: Iterable[Seal]) -> list[dict[str, Any]]:
     return [{"kind": seal.kind, **asdict(seal)} for seal in seals]
 
 
-def listed(came: Any) -> list[Seal]:
-    """What ``seal=`` was given, as a list."""
-    return [] if came is None else list(came) if isinstance(came, list | tuple) else [came]
+def listed(seals: Any) -> list[Seal]:
+    """The value of ``seal=`` as a list."""
+    return [] if seals is None else list(seals) if isinstance(seals, list | tuple) else [seals]
 
 
 def _places(seal: Seal) -> list[str]:

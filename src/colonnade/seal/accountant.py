@@ -1,16 +1,16 @@
-r"""How much privacy Gaussian releases spend (Rényi differential privacy, in closed form), and the budget of a party.
+r"""The privacy cost of Gaussian releases (Rényi differential privacy, in closed form), and a party's privacy budget.
 
 One release with noise of standard deviation ``multiplier * sensitivity`` has the Rényi divergence
 ``alpha / (2 multiplier^2)`` at every order ``alpha > 1`` (Mironov, "Rényi differential privacy", CSF 2017), and
-releases add up, also when each depends on those before it. At the end, for every order,
+divergences of releases add up, also when each release depends on those before it. At the end, for every order,
 
     ``epsilon = divergence + log((alpha - 1) / alpha) - (log delta + log alpha) / (alpha - 1)``
 
 holds (Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, proposition 12),
 and the smallest over the orders counts. This is what the RDP accountant of ``dp-accounting`` computes.
 
-There is no amplification by sampling here. It needs that nobody knows which rows a batch has; in vertical learning
-every party knows them, so a person pays in full each time one of their rows is released.
+There is no amplification by sampling. It requires that nobody knows the rows of a batch. In vertical learning every
+party knows them, so each release of a person's row has its full cost.
 """
 
 import math
@@ -30,7 +30,7 @@ UNITS = {
     "party": "all rows of the party together",
 }
 
-_PARTY = 0  # the number that stands for a whole party
+_PARTY = 0  # the person number that counts a whole party
 _PURPOSE = "purpose/"
 
 # alpha - 1 from 1e-4 to 1e7, 1.3 % apart: the bound is flat at its minimum, so this costs less than 1e-4 of epsilon.
@@ -63,7 +63,7 @@ def releases_within(epsilon: float, multiplier: float, delta: float) -> int:
         raise ConfigError(f"epsilon={epsilon} is out of range; it must be positive and finite.")
     # The bound is linear in the number of releases at every order, so it can be solved for that number.
     count = max(0, int(((epsilon - _conversion(delta)) / _divergence(multiplier)).max()))
-    # The last digit of a division may be on the wrong side: never hand out the release too many.
+    # Division may round up; never allow one release too many.
     return count if _least(count, multiplier, delta) <= epsilon else count - 1
 
 
@@ -80,7 +80,7 @@ def _divergence(multiplier: float) -> NDArray[np.float64]:
 
 
 def _conversion(delta: float) -> NDArray[np.float64]:
-    """What turns a Rényi divergence into an epsilon at ``delta``, for every order."""
+    """The term that converts a Rényi divergence to an epsilon at ``delta``, for every order."""
     return np.log(_EXCESS / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / _EXCESS
 
 
@@ -92,16 +92,16 @@ def _check(multiplier: float, delta: float) -> None:
 
 
 class Budget:
-    """What one party has released so far, and the only one who may say that more is allowed.
+    """The count of one party's releases, which decides whether one more is allowed.
 
-    Counts only grow. ``unit="row"`` counts people: every row that is released counts for the person whose id it has,
-    in whatever table it stands; ``unit="party"`` counts messages. Batches are no random secret, so there is no
-    amplification by sampling: every release of a row is paid in full. Save :meth:`state` before the messages that it
-    counts can be forgotten: a replayed round costs nothing only if its values come out the same.
+    Counts only grow. ``unit="row"`` counts per person: every released row counts for the person with its id, in any
+    table. ``unit="party"`` counts messages. There is no amplification by sampling, so every release has its full cost.
+    Save :meth:`state` before the messages that it counts can be forgotten: a round that is repeated after a crash costs
+    nothing only if its values are the same again.
 
     Ids are people, so give the same id to the same person in every table. Tables with made-up ids 0..n-1 count rows
-    with equal numbers as one person. For different people that can only overstate what was spent; but a person whose
-    id is another one in the next table is two people here, and what they spent is understated.
+    with equal numbers as one person. For different people this can only overstate the cost. A person with different ids
+    in two tables is counted as two people, which understates the cost.
     """
 
     def __init__(self, party: str, *, epsilon: float, delta: float, multiplier: float, unit: str = "row") -> None:
@@ -113,8 +113,8 @@ class Budget:
         self.multiplier = multiplier
         self.unit = unit
         self.allowed = releases_within(epsilon, multiplier, delta)
-        self._counts: dict[int, int] = {}  # releases by person; a party is the one person _PARTY
-        self._most = 0  # the largest of them
+        self._counts: dict[int, int] = {}  # releases by person; with unit="party" the only person is _PARTY
+        self._most = 0  # the largest count
         self._purposes: dict[str, int] = {}
         self.seen = 0
         self.clipped = 0
@@ -139,7 +139,7 @@ class Budget:
         """Count one message, or refuse it and change nothing.
 
         ``people`` has one number per row of the message, which stands for the person's id and is the same in every
-        table; a person who comes twice pays twice. With ``unit="party"`` it is not looked at.
+        table; a person with two rows is counted twice. With ``unit="party"`` it is ignored.
         """
         times = {_PARTY: 1} if self.unit == "party" else _times(people)
         after = {person: self._counts.get(person, 0) + more for person, more in times.items()}
@@ -161,7 +161,7 @@ class Budget:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """All counts as whole numbers, for a checkpoint; it names people by their numbers, so it stays at the party."""
+        """All counts as whole numbers, for a checkpoint. It has people's numbers, so it must stay at the party."""
         totals = torch.tensor([self.seen, self.clipped])
         purposes = {f"{_PURPOSE}{name}": torch.tensor([count]) for name, count in self._purposes.items()}
         people, order = torch.tensor(list(self._counts), dtype=torch.int64).sort()
@@ -169,7 +169,7 @@ class Budget:
         return {"noise": self._fingerprint(), "totals": totals, "people": people, "count": count, **purposes}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take over saved counts; what this process has spent since stays spent."""
+        """Take over saved counts, without lowering any count of this process."""
         self._check_state(state)
         for person, count in zip(state["people"].tolist(), state["count"].tolist(), strict=True):
             self._counts[person] = max(count, self._counts.get(person, 0))
@@ -193,12 +193,12 @@ class Budget:
             raise CheckpointError(f"the privacy budget of '{self.party}' is damaged in {', '.join(wrong)}.")
 
     def _fingerprint(self) -> Tensor:
-        """What counts must have in common to be added up: the bits of the multiplier, and the unit."""
+        """The bits of the multiplier, and the unit: counts with another fingerprint cannot be taken over."""
         multiplier = torch.tensor([self.multiplier], dtype=torch.float64).view(torch.int64)
         return torch.cat([multiplier, torch.tensor([list(UNITS).index(self.unit)])])
 
     def summary(self) -> dict[str, Any]:
-        """The facts for a report; nothing in it depends on a value of the party."""
+        """The facts for a report; none of them depends on the party's values."""
         return {
             "party": self.party,
             "unit": self.unit,
@@ -213,14 +213,14 @@ class Budget:
 
 
 def _times(people: Tensor) -> dict[int, int]:
-    """How often each person comes."""
+    """How often each person occurs."""
     if people.dtype != torch.int64 or people.dim() != 1:
         raise SealError(f"people came as {people.dtype} {list(people.shape)}, expected one number per row: int64 [n].")
     return Counter(people.tolist())
 
 
 def _damaged(state: Mapping[str, Tensor]) -> list[str]:
-    """The names of what cannot be the state of a budget."""
+    """The names of entries that cannot be the state of a budget."""
     missing = [name for name in ("noise", "totals", "people", "count") if name not in state]
     wrong = missing + [name for name, saved in state.items() if saved.dtype != torch.int64 or saved.dim() != 1]
     if wrong:
@@ -228,5 +228,5 @@ def _damaged(state: Mapping[str, Tensor]) -> list[str]:
     people = state["people"]
     sizes = {"totals": 2, "count": len(people)} | {name: 1 for name in state if name.startswith(_PURPOSE)}
     wrong = [name for name, size in sizes.items() if len(state[name]) != size or bool((state[name] < 0).any())]
-    # A person who comes twice has spent more than the larger count says.
+    # If a person occurs twice, the true count is larger than either.
     return wrong if len(people.unique()) == len(people) else ["people", *wrong]

@@ -1,4 +1,4 @@
-"""What all seals have in common: plain frozen values that a job file can write down."""
+"""The base of all seals: plain frozen values that can be written to a job file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from colonnade.core.options import check_types
 
 @dataclass(frozen=True)
 class Seal(ABC):
-    """What happens to a message, or to the labels, before anybody else sees them."""
+    """Protection or compression of a message, or of the labels, before another side sees them."""
 
     kind: ClassVar[str]
     """The seal's name in a job file."""

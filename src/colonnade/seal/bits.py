@@ -15,26 +15,26 @@ from colonnade.seal.codec import Codec, Draw, as_wire, from_wire, kind_of
 from colonnade.seal.pack import Codes, smallest
 
 SCALES: dict[str, tuple[str, float]] = {
-    # kind of field: the scale that travels with the codes; the bound of the first sum, where codes must add under Blind
-    "h": ("tensor", 8.0),  # embeddings: much alike from row to row
+    # kind of field: the scale that is sent with the codes; under Blind, the bound of the first sum
+    "h": ("tensor", 8.0),  # embeddings: rows have similar ranges
     "o": ("tensor", 4.0),  # one party's share of the logits
-    "slope": ("row", 0.01),  # gradients: rows that are learnt already are orders of magnitude smaller
-    "u": ("tensor", 4.0),  # ADMM gaps: every row is as far off as its dual allows
+    "slope": ("row", 0.01),  # gradients: those of learnt rows are orders of magnitude smaller
+    "u": ("tensor", 4.0),  # ADMM gaps: rows have similar ranges, which the duals limit
 }
-HALF = 60_000.0  # nearly the largest half float
-LARGEST_SCALE = 1e30  # beyond that, float32 has no room for sums of levels
+HALF = 60_000.0  # slightly less than the largest half-precision float
+LARGEST_SCALE = 1e30  # with a larger one, sums of levels overflow float32
 SOFT_MAXIMUM = 8
-"""The power whose mean stands for the largest magnitude: unlike that, it adds over parties and ignores outliers."""
+"""The mean of this power replaces the largest magnitude: it can be summed over parties, and ignores outliers."""
 
 
 @dataclass(frozen=True)
 class Bits(Codec):
     """Stochastic quantisation to 2^bits levels.
 
-    ``scale`` says where the levels lie: "tensor" (around its mean, as far as its values reach but for outliers),
-    "row" (each row its own, symmetric), a number (fixed, from minus to plus that), or "auto" (what suits the kind
-    of message; under Blind a scale that follows the sum of all parties' reach).
-    Beyond a fixed scale values are clipped and counted; a tensor with more than ``max_clipped`` of them is refused.
+    ``scale`` is the range of the levels: "tensor" (around the tensor's mean, as wide as its values except outliers),
+    "row" (one for each row, symmetric), a number (fixed, from minus to plus that number), or "auto" (by the kind of
+    message; under Blind it follows the common range of all parties' values).
+    Values beyond a fixed scale are clipped and counted; a tensor with a larger share than ``max_clipped`` is refused.
 
     >>> values = torch.tensor([[-3.0, -1.0], [1.0, 3.0]])
     >>> wire = Bits(2, scale=3.0).encode("h", values, torch.rand)
@@ -72,7 +72,7 @@ class Bits(Codec):
 
     @property
     def loading(self) -> float:
-        """How far beyond the soft maximum the levels reach: with few of them, fine steps are worth some clipping."""
+        """The levels' range in soft maxima: with few levels, smaller steps are worth clipping some values."""
         return 0.4 * self.bits
 
     @property
@@ -81,7 +81,7 @@ class Bits(Codec):
         return int(2**self.bits - 1)
 
     def fixed_scale(self, name: str) -> float:
-        """The bound that all parties share, so that their codes add."""
+        """The bound that is the same at all parties, so that their codes can be added."""
         if self.scale in ("tensor", "row"):
             raise SealError(
                 f"Bits(scale='{self.scale}') gives every party a scale of its own, and blinded codes add only on a "
@@ -98,13 +98,13 @@ class Bits(Codec):
         elif scale == "row":
             wire[f"{name}.scale"] = _row_scale(values)
         else:
-            wire[f"{name}.scale"] = torch.tensor([float(scale)])  # told, so that a receiver with another one notices
+            wire[f"{name}.scale"] = torch.tensor([float(scale)])  # sent, so that a receiver with another scale notices
         low, high = self._range(wire[f"{name}.scale"], scale)
         codes = self.quantise(values, low, high, draw)
         return {**as_wire(name, codes, self.bits, values.shape), **wire}
 
     def decode(self, name: str, wire: dict[str, Tensor]) -> Tensor:
-        """The levels that the codes stand for."""
+        """The values of the codes."""
         codes, shape = from_wire(name, wire, self.bits)
         scale = self._scale_of(name)
         travelled = wire.get(f"{name}.scale", torch.zeros(0))
@@ -119,14 +119,14 @@ class Bits(Codec):
         return self.levels_of(torch.from_numpy(codes.astype(np.int32)).reshape(shape), low, high)
 
     def quantise(self, values: Tensor, low: Tensor, high: Tensor, draw: Draw) -> Codes:
-        """The codes of values that lie within [low, high]; equal to them in the mean."""
+        """The codes of values in [low, high], rounded at random so that their mean is right."""
         step = (high - low) / self.levels
         position = torch.where(step > 0, (values - low) / step, torch.zeros(()))
         codes = (position + draw(tuple(values.shape))).floor().clamp(0, self.levels)
         return codes.to(torch.int32).numpy().astype(smallest(self.bits))
 
     def levels_of(self, codes: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """What codes stand for."""
+        """The values of codes."""
         return (low + codes * ((high - low) / self.levels)).to(torch.float32)
 
     def _tensor_scale(self, values: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class Bits(Codec):
             return torch.zeros(2)
         low, high = values.double().aminmax()
         centre = values.double().mean()
-        unit = (high - low).clamp(min=1e-300)  # so that a high power of it neither overflows nor vanishes
+        unit = (high - low).clamp(min=1e-300)  # divided out, so that a high power neither overflows nor vanishes
         soft = ((values.double() - centre) / unit).abs().pow(SOFT_MAXIMUM).mean().pow(1 / SOFT_MAXIMUM) * unit
         reach = self.loading * soft
         return torch.stack([torch.maximum(low, centre - reach), torch.minimum(high, centre + reach)]).float()
@@ -143,12 +143,12 @@ class Bits(Codec):
         return SCALES.get(kind_of(name), ("tensor", 0.0))[0] if self.scale == "auto" else self.scale
 
     def _range(self, travelled: Tensor, scale: str | float) -> tuple[Tensor, Tensor]:
-        travelled = travelled.to(torch.float64)  # the distance of two float32 may be none
+        travelled = travelled.to(torch.float64)  # the difference of two float32 may overflow
         return (travelled[0], travelled[1]) if scale == "tensor" else (-travelled, travelled)
 
 
 def _row_scale(values: Tensor) -> Tensor:
-    """Each row's largest magnitude as a half float that is not smaller, two bytes a row; four if some are too large."""
+    """Each row's largest magnitude, rounded up to half precision, or as float32 if one is too large for that."""
     largest = values.flatten(1).abs().amax(1) if values.numel() else values.new_zeros(len(values))
     shaped = largest.reshape(-1, *[1] * (values.ndim - 1)).to(torch.float32)
     if values.numel() and float(largest.max()) > HALF:

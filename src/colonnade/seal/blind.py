@@ -1,10 +1,10 @@
 """Blind: the owner reads only the sum over parties (Bonawitz et al. 2017, with fresh keys for every sum).
 
-What a party sends is fixed-point numbers (or the codes of ``Bits``) in a ring, plus one mask per other party.
-The masks of a pair are equal and opposite, so the sum over all parties has none left, bit for bit.
+A party sends fixed-point numbers (or the codes of ``Bits``) in a ring, plus one mask per other party. The two masks of
+a pair are equal and opposite, so they cancel in the sum over all parties, bit for bit.
 
-What no mask can hide: the sum itself. The owner with all parties but one learns that one's values, and with
-two blinded parties each can subtract its own from a sum that it is told.
+Masks cannot hide the sum itself. If all parties but one help the owner, it learns that party's values. With two blinded
+parties, each can subtract its own values from a sum that it is told.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.ring import FixedPoint, Ring
 
 SPREAD = ".spread"
-"""Behind a field's name: the statistic of how far its values reach, which is summed beside its few-bit codes."""
+"""The suffix of a field's range statistic, which is summed beside the field's few-bit codes."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Blind(Seal):
     """Masks that cancel in the sum, for methods that need only the sum.
 
     ``ring`` is the width of the numbers: 32 bits with 16 after the point, or 64 with 32. ``clip`` is the largest
-    magnitude, 0 for as large as the ring allows; a tensor with more than ``max_clipped`` beyond it is refused.
-    A party that does not answer makes the sum be asked for again, up to ``attempts`` times; ``recover=True``
-    (four parties or more) gives the sum of those that did answer instead, for more bytes per sum.
+    magnitude, 0 for the largest that the ring allows; a tensor with a larger share than ``max_clipped`` beyond it is
+    refused. If a party is absent, the sum is asked for again, up to ``attempts`` times. With ``recover=True`` (four
+    parties or more) the result is then the sum of the others, for more bytes per sum.
 
     >>> Blind(clip=8.0).code(4).ring.bits
     32
@@ -59,7 +59,7 @@ class Blind(Seal):
             )
 
     def code(self, parties: int) -> FixedPoint:
-        """How values that are not compressed become ring elements."""
+        """The code from values without compression to ring elements."""
         return FixedPoint(parties=parties, bits=self.ring, limit=self.clip or None)
 
 
@@ -78,7 +78,7 @@ class WholeCode:
         return self.point.encode(values.numpy())[0]
 
     def decode(self, total: Codes, count: int) -> Tensor:
-        """What the sum of ``count`` parties' codes stands for."""
+        """The values of the sum of ``count`` parties' codes."""
         return torch.from_numpy(self.point.decode(total)).to(torch.float32)
 
 
@@ -89,7 +89,7 @@ class FewBitCode:
         self.bits = bits
         self.ring = Ring((parties * bits.levels).bit_length())
         self.bound = bits.fixed_scale(name) if bound is None else float(bound)
-        # A scale that follows the values clips a few and is not at fault if they jump; a fixed one is.
+        # A scale that follows the values may clip more of them when they jump; only a fixed one has a limit.
         self.most = 1.0 if bits.scale == "auto" else bits.max_clipped
         self.feedback = bits.feedback
         self.low, self.high = torch.tensor(-self.bound), torch.tensor(self.bound)
@@ -99,7 +99,7 @@ class FewBitCode:
         return self.bits.quantise(values, self.low, self.high, draw).astype(self.ring.dtype)
 
     def decode(self, total: Codes, count: int) -> Tensor:
-        """What the sum of ``count`` parties' codes stands for."""
+        """The values of the sum of ``count`` parties' codes."""
         step = (self.high - self.low) / self.bits.levels
         return torch.from_numpy(total.astype(np.int64)) * step + count * self.low
 
@@ -108,7 +108,7 @@ SumCode = WholeCode | FewBitCode
 
 
 class Coded(NamedTuple):
-    """One tensor of one party as ring elements, not masked yet, and the ring and scale that it is in."""
+    """One tensor of one party as ring elements before masking, with its ring and its scale."""
 
     codes: Codes
     ring: Ring

@@ -1,8 +1,8 @@
-"""Blinded sums as the owner leads them: it relays keys, asks for masked values, and opens nothing but the sum.
+"""The owner's part of blinded sums: it relays keys, asks for masked values, and opens only the sum.
 
-Every party's keys and values live in its own :class:`.blind_party.BlindParty`, here or in another process;
-what passes between them goes through ``carry`` and so has its frames in the ledger, the key agreement (step ``hello``
-and ``confirm``) included.
+Every party's keys and values are in its own :class:`.blind_party.BlindParty`, in this process or in another one. All
+messages between them go through ``carry`` and so are counted in the ledger, including those of the key agreement (the
+steps ``hello`` and ``confirm``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from colonnade.seal.blind_party import BlindParty, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
 from colonnade.seal.key_agreement import Hello, Identity, Ticket, roster_digest
 from colonnade.seal.pack import Codes
-from colonnade.seal.recover_owner import RecoverableSum
+from colonnade.seal.recover_owner import RecoverableSum, SumSession, SumTicket
 from colonnade.seal.relay import Fields, heard, stacked
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import total
@@ -39,7 +39,7 @@ Carry = Callable[[Fields, str, str, str, str], Fields]
 
 
 class SumTask(NamedTuple):
-    """One sum: what the owner expects of every party, what it tells them first, and what it is about."""
+    """One sum: the codes that the owner expects from every party, the scales that it sends first, and the subject."""
 
     expected: dict[str, SumCode]
     shapes: dict[str, tuple[int, ...]]
@@ -50,25 +50,25 @@ class SumTask(NamedTuple):
 
     @property
     def forms(self) -> dict[str, Form]:
-        """What all parties' codes look like."""
+        """The form of every party's codes, by field."""
         return {name: Form(self.shapes[name], code.ring, code.bound) for name, code in self.expected.items()}
 
     @property
     def meaning(self) -> bytes:
-        """What every party binds its masks to, but for what it was told before."""
+        """The digest that every party binds its masks to, without the history of earlier messages."""
         return self.about.meaning(self.forms)
 
 
 class BlindEnd(Protocol):
-    """A blinded party's end as the owner reaches it; its answers are what it would send."""
+    """A blinded party's end as the owner reaches it; it returns the replies that the party sends."""
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """What the party says in a phase, after what it is told."""
+        """The party's reply in a phase, to the message ``told``."""
 
 
 @dataclass(frozen=True)
 class Blinded:
-    """Who blinds sums together: the job that their keys are of, their public identities, and how each is reached."""
+    """The parties of blinded sums: the job of their keys, their public keys, and the ends that reach them."""
 
     job: bytes
     manifest: Mapping[str, bytes]
@@ -76,7 +76,7 @@ class Blinded:
 
     @property
     def parties(self) -> list[str]:
-        """Their names, in the order of their tables."""
+        """The parties' names, in the order of their tables."""
         return list(self.ends)
 
 
@@ -92,7 +92,7 @@ def check_parties(blind: Blind, parties: Sequence[str]) -> None:
 
 
 def simulated_parties(blind: Blind, parties: Sequence[str]) -> dict[str, BlindParty]:
-    """The blinded parties' ends in one process, with identities that are drawn for the occasion."""
+    """The ends of blinded parties in one process, with new identities."""
     check_parties(blind, parties)
     job, identities = os.urandom(16), {party: Identity.new() for party in parties}
     manifest = {party: identity.public for party, identity in identities.items()}
@@ -103,23 +103,24 @@ def simulated_parties(blind: Blind, parties: Sequence[str]) -> dict[str, BlindPa
 
 
 class BlindOwner:
-    """One session of blinded sums: keys are agreed on at the first sum, and every sum has masks of its own."""
+    """One session of blinded sums: keys are agreed on at the first sum, and every sum has new masks."""
 
     def __init__(self, blind: Blind, blinded: Blinded, owner: str, *, leaves_out: bool = True) -> None:
-        """``leaves_out`` says whether a recoverable sum goes on without a party, or waits for it."""
+        """``leaves_out`` says whether a recoverable sum goes on without an absent party, or waits for it."""
         check_parties(blind, blinded.parties)
         self.blind, self.parties, self.owner, self.leaves_out = blind, blinded.parties, owner, leaves_out
         self.job, self.manifest, self.ends = blinded.job, blinded.manifest, blinded.ends
         self.serial = 0
-        self._told_before: dict[str, int] = {}  # in the present sum: a mark of what each was told before it
+        self._told_before: dict[str, int] = {}  # in the present sum: the mark of each party's earlier messages
+        self.present: RecoverableSum | None = None  # the last recoverable sum that was begun
         self._roster = b""
 
     def forget_keys(self) -> None:
-        """Agree on keys anew at the next sum: a party that went back may be another process."""
+        """Agree on keys again at the next sum: a party that went back to a checkpoint may be another process."""
         self._roster = b""
 
     def check_enough(self, here: int) -> None:
-        """Refuse a sum that is known to have too few parties before anything of it is sent."""
+        """Refuse a sum with too few parties, before any of its messages is sent."""
         needed = threshold(len(self.parties)) if self.blind.recover else len(self.parties)
         if here < needed:
             raise AwayError(
@@ -127,17 +128,17 @@ class BlindOwner:
             )
 
     def ready(self, carry: Carry) -> None:
-        """Agree on keys, if nobody has."""
+        """Agree on keys, if that has not happened yet."""
         if not self._roster:
             self._tries("key agreement", lambda _: self.agree(carry))
 
     def sum(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
-        """The sum of the parties' codes by field, and of how many parties it is."""
+        """The sum of the parties' codes by field, and the number of parties in it."""
         self.ready(carry)
         return self._recover(task, carry) if self.blind.recover else self._redo(task, carry)
 
     def _redo(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
-        """A party that is away makes all of them mask and send again; nothing is opened before all have answered."""
+        """If a party is absent, all parties mask and send again; nothing is opened before all have replied."""
         self.serial += 1
 
         def attempt(number: int) -> dict[str, dict[str, Codes]]:
@@ -164,27 +165,27 @@ class BlindOwner:
         raise AwayError(message, away.party) from away
 
     def _recover(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
-        """A party that is away is left out of the sum, as long as more than two thirds answer."""
-        here = tuple(sorted(party for party in self.parties if self._hears(party, task, carry)))
+        """An absent party is left out of the sum, as long as more than two thirds reply."""
+        present = tuple(sorted(party for party in self.parties if self._is_present(party, task, carry)))
         main = [name for name in task.expected if not name.endswith(SPREAD)]
         totals: dict[str, Codes] = {}
-        over = None  # all sums of a step are over the same parties, or their difference would show single ones
+        over = None  # all sums of a step are over the same parties: a difference would show one party's values
         for ring in sorted({task.expected[name].ring for name in main}, key=lambda ring: ring.bits):
             names = [name for name in main if task.expected[name].ring == ring]
-            found, here = self._recover_some(task, names, here, over, carry)
-            over = here
-            totals |= found
+            sums, present = self._recover_some(task, names, present, over, carry)
+            over = present
+            totals |= sums
         for name in task.expected.keys() - totals.keys():
             try:
-                totals |= self._recover_some(task, [name], here, over, carry)[0]
+                totals |= self._recover_some(task, [name], present, over, carry)[0]
             except AwayError:
-                continue  # without it, the scale stays as it is
-        return totals, len(here)
+                continue  # without this statistic the scale does not change
+        return totals, len(present)
 
     def _recover_some(
-        self, task: SumTask, names: list[str], here: tuple[str, ...], over: tuple[str, ...] | None, carry: Carry
+        self, task: SumTask, names: list[str], present: tuple[str, ...], over: tuple[str, ...] | None, carry: Carry
     ) -> tuple[dict[str, Codes], tuple[str, ...]]:
-        """Tensors of one ring, end to end in one sum, so that they have the same survivors: ``over``, if given."""
+        """Sum the tensors of one ring as one long tensor, so that all have the same survivors: ``over``, if given."""
         self.serial += 1
         ring = task.expected[names[0]].ring
 
@@ -193,16 +194,17 @@ class BlindOwner:
 
         asked = Ticket(task.turn.round, self.serial, 0, f"{task.step}: {'+'.join(names)}")
         ticket = asked._replace(tensor=tensor_name(task.meaning, *names))
-        one = RecoverableSum(self.ends, self.manifest, self._roster, asked, ticket, ring, self.owner, send)
-        one.here, one.over = list(here), over if self.leaves_out else tuple(one.names)
-        summed, survivors = one.run()
         shapes = [task.shapes[name] for name in names]
-        if summed.shape != (sum(map(math.prod, shapes)),):
-            raise SealError(f"the sum of step '{task.step}' has the shape {summed.shape}, and {shapes} were expected.")
-        parts = np.split(summed, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        sizes = [math.prod(shape) for shape in shapes]
+        session = SumSession(self.ends, self.manifest, self._roster, self.owner)
+        required = over if self.leaves_out else tuple(sorted(self.ends))
+        one_sum = SumTicket(asked, ticket, ring, sum(sizes))
+        self.present = RecoverableSum(session, one_sum, send, present=present, over=required)
+        summed, survivors = self.present.run()
+        parts = np.split(summed, np.cumsum(sizes)[:-1])
         return {n: part.reshape(shape) for n, part, shape in zip(names, parts, shapes, strict=True)}, survivors
 
-    def _hears(self, party: str, task: SumTask, carry: Carry) -> bool:
+    def _is_present(self, party: str, task: SumTask, carry: Carry) -> bool:
         try:
             self._tell(party, task, carry)
         except AwayError:
@@ -210,31 +212,31 @@ class BlindOwner:
         return True
 
     def _tell(self, party: str, task: SumTask, carry: Carry) -> None:
-        """Tell a party the scales of this sum, where the owner sets them."""
+        """Send a party the scales of this sum, if the owner sets any."""
         if task.bounds:
             carry(task.bounds, self.owner, party, task.step, "")
 
     def agree(self, carry: Carry) -> None:
-        """The key agreement: hellos through the owner to all, then everybody's signature of the same roster."""
+        """Run the key agreement: the owner relays all hellos to all parties, then all signatures of the roster."""
         hellos = self._gathered("hello", HELLO, {}, carry)
-        signatures = self._gathered("confirm", SIGNATURE, self._told(hellos, "hello", carry), carry)
-        told = self._told(signatures, "confirm", carry)
+        signatures = self._gathered("confirm", SIGNATURE, self._relayed(hellos, "hello", carry), carry)
+        relayed = self._relayed(signatures, "confirm", carry)
         for party, end in self.ends.items():
-            end.answer("join", told[party])
+            end.answer("join", relayed[party])
         self._roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
     def _gathered(
         self, phase: str, lengths: Sequence[int], told: Mapping[str, Fields], carry: Carry
     ) -> dict[str, tuple[bytes, ...]]:
-        said = {party: end.answer(phase, told.get(party, {})) for party, end in self.ends.items()}
+        replies = {party: end.answer(phase, told.get(party, {})) for party, end in self.ends.items()}
         return {
-            party: heard(carry(own, party, self.owner, phase, SETUP), lengths, party) for party, own in said.items()
+            party: heard(carry(own, party, self.owner, phase, SETUP), lengths, party) for party, own in replies.items()
         }
 
-    def _told(self, said: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Fields]:
-        """What every party said, as the owner passes it on to every party."""
-        all_said = stacked(said, self.parties)
-        return {party: carry(all_said, self.owner, party, step, SETUP) for party in self.parties}
+    def _relayed(self, replies: Mapping[str, tuple[bytes, ...]], step: str, carry: Carry) -> dict[str, Fields]:
+        """All parties' replies, as the owner relays them to every party."""
+        together = stacked(replies, self.parties)
+        return {party: carry(together, self.owner, party, step, SETUP) for party in self.parties}
 
     def _send(self, party: str, task: SumTask, ticket: Ticket, carry: Carry) -> dict[str, Codes]:
         """One party's masked codes, as they arrive at the owner."""
@@ -246,15 +248,15 @@ class BlindOwner:
         return {n: _taken(n, arrived, code.ring, task.shapes[n], mark, party) for n, code in task.expected.items()}
 
     def _mark(self, party: str, task: SumTask, name: str, arrived: Fields) -> Tensor:
-        """What all fields must be marked with; refused if parties were told different things before."""
-        due, came = mark_of(task.about, task.forms), arrived[f"{name}.about"]
-        if came.dtype != due.dtype or came.ndim:
-            return due  # which it is not
-        halves = due.reshape(1).view(torch.int16).clone()
-        halves[1] = came.reshape(1).view(torch.int16)[1]
+        """The mark that all of a party's fields must have; parties with different earlier messages are refused."""
+        expected, mark = mark_of(task.about, task.forms), arrived[f"{name}.about"]
+        if mark.dtype != expected.dtype or mark.ndim:
+            return expected  # the party's mark differs from it, so its fields will be refused
+        halves = expected.reshape(1).view(torch.int16).clone()
+        halves[1] = mark.reshape(1).view(torch.int16)[1]
         self._told_before[party] = int(halves[1])
         if len(set(self._told_before.values())) > 1:
-            others = ", ".join(one for one in self._told_before if one != party)
+            others = ", ".join(f"'{other}'" for other in self._told_before if other != party)
             raise SealError(
                 f"'{party}' was told something else in training than {others}, or has gone back to another state, so "
                 "their masks do not cancel; go back to a checkpoint with all of them."
@@ -262,18 +264,18 @@ class BlindOwner:
         return halves.view(torch.int32).reshape(())
 
 
-def _taken(name: str, wire: Fields, ring: Ring, due: tuple[int, ...], mark: Tensor, party: str) -> Codes:
-    """A party's masked codes, if they are of what the owner asked for."""
+def _taken(name: str, wire: Fields, ring: Ring, expected: tuple[int, ...], mark: Tensor, party: str) -> Codes:
+    """A party's masked codes, if they belong to the sum that the owner asked for."""
     try:
         codes, shape = from_wire(name, wire, ring.bits)
     except MessageError as error:
         raise SealError(f"'{party}' sent '{name}' as a blinded message that is none: {error}") from error
-    if shape != due:
+    if shape != expected:
         raise SealError(
-            f"'{party}' sent '{name}' with the shape {shape}, and {due} was expected; has it the same rows?"
+            f"'{party}' sent '{name}' with the shape {shape}, and {expected} was expected; has it the same rows?"
         )
-    told = wire[f"{name}.about"]
-    if told.dtype != mark.dtype or told.ndim or int(told) != int(mark):
+    own = wire[f"{name}.about"]
+    if own.dtype != mark.dtype or own.ndim or int(own) != int(mark):
         raise SealError(
             f"'{party}' masked '{name}' for another sum than was asked for, and masks of different sums do not cancel; "
             "has it the same rows, the same ids and the same seals?"

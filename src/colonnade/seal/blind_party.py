@@ -1,7 +1,8 @@
-"""One blinded party's end: its keys, the values that it holds for a sum, and its answer in every phase.
+"""One blinded party's end: its keys, its values of a sum, and its reply in every phase.
 
-It has no input or output of its own: whoever reaches the owner, in this process or another, passes phases in and
-answers out. What the owner says is believed only where it is signed (:mod:`colonnade.seal.key_agreement`).
+It has no input or output of its own: the code that communicates with the owner passes the owner's messages in and the
+party's replies out. The party trusts the owner's messages only where they are signed by the parties
+(:mod:`colonnade.seal.key_agreement`).
 """
 
 from __future__ import annotations
@@ -24,28 +25,29 @@ from colonnade.seal.sum_book import SumBook, SumRules
 
 RECOVERING = ("advertise", "share", "mask", "sign", "reveal")
 AGREEING = ("hello", "confirm", "join")
-"""Phases of the key agreement, which is of no sum."""
+"""Phases of the key agreement, which belongs to no particular sum."""
 PHASES = (*AGREEING, "blind", "opened", *RECOVERING)
 UNTOLD = ("hello", "blind", "opened", "advertise")
-"""Phases in which a party reads nothing."""
+"""Phases in which a party reads no message."""
 
 
 def tensor_name(meaning: bytes, *fields: str) -> str:
-    """What a mask is for: these fields of a sum, all that it is about included."""
+    """The name that a mask's key is derived from: the meaning of a sum, and these fields of it."""
     return f"{meaning.hex()}/{'+'.join(fields)}"
 
 
 def mark_of(about: Subject, forms: Mapping[str, Form]) -> torch.Tensor:
-    """By which an honest owner notices that a party masked something else than the others.
+    """A mark by which an honest owner notices that a party masked something else than the others.
 
-    Two bytes are of what the owner knows, too; two of what parties were told before, which are equal at all of them.
+    Two bytes are a digest of facts that the owner knows, too. Two are a digest of the messages that the party received
+    before, which must be equal at all parties.
     """
     known = about._replace(history=b"").meaning(forms)
     return torch.frombuffer(bytearray(known[:2] + about.history[:2].ljust(2, b"\0")), dtype=torch.int32).reshape(())
 
 
 class BlindParty:
-    """A party among others whose sums are blinded."""
+    """One of the parties whose sums are blinded."""
 
     def __init__(
         self,
@@ -58,25 +60,25 @@ class BlindParty:
         recover: bool = False,
         rules: SumRules | None = None,
     ) -> None:
-        """``recover`` says which of the two kinds of sums was agreed on; the other one is refused."""
+        """``recover`` is the kind of sum that was agreed on; the other kind is refused."""
         self.job, self.party, self.parties = job, party, list(parties)
         self.identity, self.manifest, self.recover = identity, manifest, recover
-        self.book = SumBook(party, job, rules)  # of the whole job, over all of its processes
-        self.log = SumLog()  # of this process, over all key agreements
+        self.book = SumBook(party, job, rules)  # for the whole job, also after a restart
+        self.log = SumLog()  # for this process, over all key agreements
         self._member: Membership | None = None
         self._masker: Masker | None = None
         self._coded: dict[str, Coded] = {}
         self._about: Subject | None = None
         self._meaning, self._mark = b"", torch.zeros((), dtype=torch.int32)
         self._recovering: RecoverParty | None = None
-        self._begun = Ticket(0, 0, 0, "")  # what that one is for, as the owner asked
+        self._begun = Ticket(0, 0, 0, "")  # the owner's ticket of the recoverable sum
 
     def hold(self, coded: dict[str, Coded], about: Subject, values: bytes | None) -> None:
-        """Take the values of the next sum, and what it is about; noted in the book before anything can leave.
+        """Take the values of the next sum and its subject; the sum is noted in the book before anything is sent.
 
-        ``values`` is a digest of them before noise and rounding; None for what will never travel.
+        ``values`` is a digest of the values before noise and rounding; None for values that will never be sent.
         """
-        forms = {name: Form(one.codes.shape, one.ring, one.bound) for name, one in coded.items()}
+        forms = {name: Form(field.codes.shape, field.ring, field.bound) for name, field in coded.items()}
         meaning = about.meaning(forms)
         self._coded, self._recovering = {}, None
         if values is not None:
@@ -84,13 +86,13 @@ class BlindParty:
         self._coded, self._about, self._meaning, self._mark = coded, about, meaning, mark_of(about, forms)
 
     def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """What this party says in a phase, after what it was told; ``ticket`` says of which sum it is."""
+        """This party's reply in a phase, to the message ``told``; ``ticket`` names the sum."""
         if phase in AGREEING:
             return {"hello": self._hello, "confirm": self._confirm, "join": self._join}[phase](told)
         if phase not in PHASES or ticket is None:
             raise SealError(f"'{self.party}' was asked for the phase '{phase:.40}' of a sum, which there is not; stop.")
         if self.recover != (phase in RECOVERING):
-            # One of all and one of some of them would differ by single parties' values.
+            # A sum of all parties and a sum of some of them would differ by one party's values.
             raise SealError(f"'{self.party}' was asked to {phase} in a sum of another kind than was agreed on; stop.")
         if phase == "blind":
             return self._blind(ticket)
@@ -107,8 +109,8 @@ class BlindParty:
         return spoken(*self._member.hello()[1:])
 
     def _confirm(self, told: Fields) -> Fields:
-        said = unstacked(told, self.parties, parts=3)
-        return spoken(self._membership().confirm([Hello(name, *parts) for name, parts in said.items()]))
+        hellos = unstacked(told, self.parties, parts=3)
+        return spoken(self._membership().confirm([Hello(name, *parts) for name, parts in hellos.items()]))
 
     def _join(self, told: Fields) -> Fields:
         member = self._membership()
@@ -116,20 +118,20 @@ class BlindParty:
         self._masker = Masker(member, self.log)
         return {}
 
-    # A sum of all
+    # A sum of all parties
 
     def _blind(self, ticket: Ticket) -> Fields:
         wire: Fields = {}
         self._check_about(ticket.round, ticket.tensor)
-        for name, (codes, ring, _) in self._held().items():
+        for name, (codes, ring, _) in self._values().items():
             masked = self._joined().mask(ticket._replace(tensor=tensor_name(self._meaning, name)), codes, ring)
             wire |= as_wire(name, masked, ring.bits, masked.shape) | {f"{name}.about": self._mark}
         return wire
 
-    # A sum of those who remain
+    # A sum of the parties that remain
 
     def _recover(self, phase: str, told: Fields, ticket: Ticket) -> Fields:
-        """``ticket.tensor`` names the step and the fields that are summed in one: ``step: name+name``."""
+        """``ticket.tensor`` names the step and the fields that are summed together: ``step: name+name``."""
         step, _, listed = ticket.tensor.rpartition(": ")
         own = self._some_of(listed.split("+"))
         about = self._check_about(ticket.round, step)
@@ -141,32 +143,32 @@ class BlindParty:
             self._begun = ticket
             return spoken(*self._recovering.advertise()[1:])
         if self._recovering is None or ticket != self._begun:
-            # Other fields, or in another order, under masks that all others put on these would show this party's.
+            # The other parties' masks are for these fields in this order: masking others would expose this party's.
             raise SealError(f"'{self.party}' was asked to {phase:.40} in a sum that it did not begin; stop.")
         return self._go_on(self._recovering, phase, told, own)
 
     def _go_on(self, party: RecoverParty, phase: str, told: Fields, own: Mapping[str, Coded]) -> Fields:
         names = sorted(self.parties)
-        said = unstacked(told, names, {"share": 3, "sign": 0}.get(phase, 1))
+        parts_by_party = unstacked(told, names, {"share": 3, "sign": 0}.get(phase, 1))
         if phase == "share":
-            return stacked(single(party.share([Advert(name, *parts) for name, parts in said.items()])), names)
+            return stacked(single(party.share([Advert(name, *parts) for name, parts in parts_by_party.items()])), names)
         if phase == "mask":
-            joined = np.concatenate([one.codes.ravel() for one in own.values()])
-            masked = party.mask(only(said), joined)
+            joined = np.concatenate([field.codes.ravel() for field in own.values()])
+            masked = party.mask(only(parts_by_party), joined)
             return as_wire("codes", masked, next(iter(own.values())).ring.bits, masked.shape)
         if phase == "sign":
-            return spoken(party.sign(tuple(said)))
-        seeds, keys = (stacked(single(shares), names) for shares in party.reveal(only(said)))
+            return spoken(party.sign(tuple(parts_by_party)))
+        seeds, keys = (stacked(single(shares), names) for shares in party.reveal(only(parts_by_party)))
         return {f"seed_{n}": t for n, t in seeds.items()} | {f"key_{n}": t for n, t in keys.items()}
 
     def _some_of(self, names: Sequence[str]) -> dict[str, Coded]:
-        held = self._held()
-        if not names or any(name not in held for name in names):
-            raise SealError(f"'{self.party}' holds {sorted(held)} for a sum, and {list(names)} were asked for; stop.")
-        return {name: held[name] for name in names}
+        coded = self._values()
+        if not names or any(name not in coded for name in names):
+            raise SealError(f"'{self.party}' holds {sorted(coded)} for a sum, and {list(names)} were asked for; stop.")
+        return {name: coded[name] for name in names}
 
     def _check_about(self, number: int, step: str) -> Subject:
-        """Refuse a ticket that is not of the turn which gave the values."""
+        """Refuse a ticket of another round or step than the one that this party's values come from."""
         about = self._about
         if about is None or not self._coded or (about.round, about.step) != (number, step):
             raise SealError(
@@ -175,7 +177,7 @@ class BlindParty:
             )
         return about
 
-    def _held(self) -> dict[str, Coded]:
+    def _values(self) -> dict[str, Coded]:
         if not self._coded:
             raise SealError(f"'{self.party}' was asked for a sum that no step of its own gave values to; stop.")
         return self._coded

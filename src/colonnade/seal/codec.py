@@ -1,17 +1,17 @@
 """Compression: a tensor as few-bit codes, or as its largest entries.
 
 ======================  =====================================================================
-``Bits(n)``             uniform stochastic quantisation to 2^n levels; between them the mean is right,
+``Bits(n)``             uniform stochastic quantisation to 2^n levels; between levels the mean is right,
                         beyond them values are clipped
-``TopK(share)``         the largest entries of every row by magnitude, and where they stand
+``TopK(share)``         the largest entries of every row by magnitude, and their positions
 ======================  =====================================================================
 
-Only training messages are compressed, and of them the tensors that hold numbers per sample. A field's name says what
-it is, see ``KINDS``; other fields (weights, counts) travel as they are.
+Only training messages are compressed, and only their tensors with numbers per sample. A field's name tells its kind,
+see ``KINDS``; other fields (weights, counts) are sent unchanged.
 
-With ``feedback=True`` a side remembers, for every sample, what compression lost. Of an *increment* (a gradient, a gap)
-the loss is added to the next one about the same sample (Seide et al. 2014); a *state* (embeddings, logits) travels as
-its change since the last message, to which both sides add (EF21, Richtarik et al. 2021).
+With ``feedback=True`` a side remembers the compression error of every sample. The error of an *increment* (a gradient,
+a gap) is added to the next increment of the same sample (Seide et al. 2014). Of a *state* (embeddings, logits) only the
+change since the last message is sent, and both sides add it up (EF21, Richtarik et al. 2021).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ WAYS = ("both", "up", "down")
 KINDS = {
     "h": "state",  # embeddings
     "o": "state",  # logits
-    "goal": "state",  # what logits should become: VIMADMM's target, and in the paper's variables
+    "goal": "state",  # the logits to aim at: VIMADMM's target, also in the paper's variables
     "dual": "state",
     "residual": "state",
     "slope": "increment",  # gradients
     "u": "increment",  # ADMM gaps
 }
-"""What fields hold by the first word of their name (``h_others`` is an ``h``)."""
-MAX_ENTRIES = 1 << 28  # of one decoded tensor; few bits on the wire must not become a monstrous tensor
+"""The kind of a field, by the first word of its name (``h_others`` is an ``h``)."""
+MAX_ENTRIES = 1 << 28  # of one decoded tensor, so that a short message cannot fill the memory
 Draw = Callable[[tuple[int, ...]], Tensor]
-"""Uniform numbers from 0 to 1 of a shape; the caller decides from which seed."""
+"""A function that draws uniform numbers from 0 to 1 of a shape; the caller decides the seed."""
 
 
 @dataclass(frozen=True)
 class Codec(Seal):
-    """Base of the two: how a float tensor becomes wire tensors, and back."""
+    """Base of ``Bits`` and ``TopK``: from a float tensor to wire tensors, and back."""
 
     parts: ClassVar[tuple[str, ...]]
-    """What stands behind a field's name in the names of its wire tensors."""
+    """The suffixes of a field's name in the names of its wire tensors."""
 
     ways: str = field(default="both", kw_only=True)
     feedback: bool = field(default=False, kw_only=True)
@@ -75,22 +75,22 @@ class Codec(Seal):
 
 
 def kind_of(name: str) -> str:
-    """The first word of a field's name, which says what it holds."""
+    """The first word of a field's name, which tells its kind."""
     return name.partition("_")[0]
 
 
 def rows_field(name: str, values: Tensor, rows: int) -> bool:
-    """Whether a field holds numbers per sample that may be compressed."""
+    """Whether a field has numbers per sample, so that it may be compressed."""
     return kind_of(name) in KINDS and values.ndim >= 2 and values.is_floating_point() and len(values) == rows
 
 
 def is_state(name: str) -> bool:
-    """Whether a field is worth as much as it is, not as much as it adds."""
+    """Whether a field is a state, not an increment."""
     return KINDS.get(kind_of(name)) == "state"
 
 
 def as_wire(name: str, codes: Codes, bits: int, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Packed codes, and what the receiver needs to unpack them: their width and the tensor's shape."""
+    """Packed codes, with their width and the tensor's shape, which the receiver needs to unpack them."""
     form = torch.tensor([bits, *shape], dtype=torch.int32)
     return {name: torch.from_numpy(pack(codes, bits)), f"{name}.form": form}
 
@@ -102,17 +102,17 @@ def from_wire(name: str, wire: dict[str, Tensor], bits: int) -> tuple[Codes, tup
 
 
 def codes_of(name: str, wire: dict[str, Tensor], bits: int, count: int) -> Codes:
-    """So many codes of so many bits, if that is what came; the form was checked before."""
-    came = int(wire[f"{name}.form"][0])
-    if came != bits:
-        raise MessageError(f"'{name}' came in codes of {came} bits where {bits} were agreed; use the same seals.")
+    """Unpack ``count`` codes of ``bits`` bits, or refuse the message; its form was checked before."""
+    width = int(wire[f"{name}.form"][0])
+    if width != bits:
+        raise MessageError(f"'{name}' came in codes of {width} bits where {bits} were agreed; use the same seals.")
     if wire[name].dtype != torch.uint8:
         raise MessageError(f"'{name}' came as {wire[name].dtype} where packed codes were expected.")
     return unpack(wire[name].numpy(), bits, count)
 
 
 def shape_of(name: str, wire: dict[str, Tensor]) -> tuple[int, ...]:
-    """The shape that came with a field's codes, checked before anything is allocated."""
+    """The shape that was sent with a field's codes, checked before anything is allocated."""
     form = wire.get(f"{name}.form")
     if form is None or name not in wire or form.dtype != torch.int32 or form.ndim != 1:
         raise MessageError(f"'{name}' came without the form of its codes; do both sides use the same seals?")

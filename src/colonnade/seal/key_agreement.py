@@ -1,15 +1,15 @@
 """Who the blinded parties are, and the keys that each pair of them shares.
 
-The owner relays every message here and may be curious or lie, so nothing it relays is believed unsigned:
+The owner relays all of these messages, and may read or change them. Parties therefore trust only signed messages:
 
 1. Each party starts with a fresh X25519 key and a random *incarnation*, and signs both: a :class:`Hello`.
 2. Each party checks all hellos against the manifest and signs the *roster*, a SHA-256 over the job and all hellos.
-3. Each party checks that everybody signed the same roster. That proves freshness: nobody but a live peer can sign a
-   roster with my incarnation in it, so a hello of an earlier start gets no further.
+3. Each party checks that all parties signed the same roster. That proves freshness: only a running peer can sign a
+   roster that contains this party's incarnation, so an old hello cannot be replayed.
 4. Pair secret = HKDF-Extract(salt=roster, X25519). Key = HKDF-Expand(pair secret, protocol | use | roster | round |
    serial | attempt | tensor | pair): one key per tensor and attempt, and never the same one after a restart. The
-   tensor's name begins with a digest of what the sum is about (:mod:`colonnade.seal.subject`), which each party works
-   out by itself, so those that mask anything else share no mask, whatever round, serial and attempt the owner says.
+   tensor's name begins with a digest of the sum's subject (:mod:`colonnade.seal.subject`), which each party computes
+   itself. Parties that mask different things therefore share no mask, even if the owner gives them equal tickets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NONCE = 12
 
 
 def pack(*parts: bytes | str | int) -> bytes:
-    """The parts, each after its length, so that two lists of parts never give the same bytes.
+    """The parts as bytes, each after its length, so that different lists of parts give different bytes.
 
     >>> pack("ab", "c") == pack("a", "bc")
     False
@@ -42,7 +42,7 @@ def pack(*parts: bytes | str | int) -> bytes:
 
 
 class Identity:
-    """The Ed25519 key of an organisation; its public half stands in the manifest of every job."""
+    """The Ed25519 key of an organisation; the manifest of every job has its public half."""
 
     def __init__(self, private: bytes) -> None:
         if len(private) != 32:
@@ -60,7 +60,7 @@ class Identity:
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     def private(self) -> bytes:
-        """The 32 secret bytes that ``Identity(...)`` takes back; keep them where only the party can read."""
+        """The 32 secret bytes that ``Identity(...)`` takes; store them where only the party can read them."""
         return self._key.private_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
@@ -77,7 +77,7 @@ def verify(public: bytes, message: bytes, signature: bytes, what: str = "a messa
 
 
 class Hello(NamedTuple):
-    """How a party presents itself at its start: a fresh key, signed by the identity that the manifest knows."""
+    """A party's first message: a new key, signed by the party's identity in the manifest."""
 
     party: str
     key: bytes
@@ -90,7 +90,7 @@ class Hello(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What a mask is for; ``serial`` counts the sums of a session, and a failed one is redone as the next attempt."""
+    """The purpose of a mask; ``serial`` counts the sums of a session, ``attempt`` the repetitions of a failed sum."""
 
     round: int
     serial: int
@@ -106,13 +106,13 @@ class Ticket(NamedTuple):
 
 
 def roster_digest(job: bytes, hellos: Sequence[Hello]) -> bytes:
-    """The SHA-256 over the job and all hellos in name order, which names one session of these parties."""
+    """The SHA-256 over the job and all hellos in name order, which identifies one session of these parties."""
     ordered = sorted(hellos, key=lambda hello: hello.party)
     return hashlib.sha256(pack(PROTOCOL, "roster", job, *(part for hello in ordered for part in hello))).digest()
 
 
 def agree(private: X25519PrivateKey, public: bytes, roster: bytes, whose: str) -> bytes:
-    """HKDF-Extract of the X25519 secret; a key of low order, which would make it known to all, is refused."""
+    """HKDF-Extract of the X25519 secret; a key of low order, which would make the secret public, is refused."""
     try:
         return hmac.digest(roster, private.exchange(X25519PublicKey.from_public_bytes(public)), "sha256")
     except (ValueError, TypeError):
@@ -127,7 +127,7 @@ def expand(secret: bytes, *info: bytes | str | int) -> bytes:
 class Membership:
     """One party's end of the key agreement: ``hello``, ``confirm``, ``join``, and then keys.
 
-    Make one at every process start, and a new one (at every party) whenever a party restarts or the set changes.
+    Make one at every process start, and a new one at every party whenever a party restarts or the set changes.
 
     >>> people = {name: Identity.new() for name in "ab"}
     >>> manifest = {name: identity.public for name, identity in people.items()}
@@ -155,14 +155,14 @@ class Membership:
         self._secrets: dict[str, bytes] = {}
         self._digest, self._joined, self._closed = b"", False, False
         self._latest = (-1, -1, -1)  # serial, attempt and round of the newest ticket
-        self._spent: set[tuple[str, str]] = set()  # its uses: (peer, tensor)
+        self._spent: set[tuple[str, str]] = set()  # the uses of that ticket: (peer, tensor)
 
     def hello(self) -> Hello:
-        """What this party tells all others; the same at every call."""
+        """This party's hello to all others; the same at every call."""
         return self._hello
 
     def confirm(self, hellos: Sequence[Hello]) -> bytes:
-        """Check everybody's hello and sign the roster; send the signature to all."""
+        """Check all parties' hellos and sign the roster; the signature is for all parties."""
         if self._private is None:
             raise SealError(f"{self.party!r} confirmed a roster already; start a new membership for another one.")
         self._check_names([hello.party for hello in hellos], "hellos")
@@ -175,7 +175,7 @@ class Membership:
         self._digest = roster = roster_digest(self.job, hellos)
         keys = {hello.party: hello.key for hello in hellos}
         self._secrets = {peer: agree(self._private, keys[peer], roster, repr(peer)) for peer in self.peers}
-        self._private = None  # not needed any more, and so not to be stolen
+        self._private = None  # not needed any more, so it can no longer be stolen
         return self.identity.sign(pack(PROTOCOL, "confirm", self._digest))
 
     def _check_names(self, names: Sequence[str], what: str) -> None:
@@ -188,7 +188,7 @@ class Membership:
         verify(self.manifest[hello.party], hello.signed(self.job), hello.signature, f"the hello of {hello.party!r}")
 
     def join(self, confirmations: Mapping[str, bytes]) -> None:
-        """Check that everybody signed the very roster that this party signed; keys can be had from now on."""
+        """Check that all parties signed the same roster as this party; from now on there are keys."""
         if self._private is not None or self._joined:
             raise SealError(f"{self.party!r} cannot join now; confirm the hellos first, and join once.")
         self._check_names(list(confirmations), "confirmations")
@@ -198,13 +198,13 @@ class Membership:
 
     @property
     def roster(self) -> bytes:
-        """The digest that names this session; only after ``join``."""
+        """The digest that identifies this session; only after ``join``."""
         if not self._joined:
             raise SealError(f"{self.party!r} has not joined yet; exchange hellos and confirmations first.")
         return self._digest
 
     def close(self) -> None:
-        """Give no more keys, for good: the set of parties changes, or the session ends."""
+        """Give no more keys, because the set of parties changes or the session ends."""
         self._closed = True
         self._secrets = {}
 
@@ -228,7 +228,7 @@ class Membership:
         return self._secrets[peer]
 
     def pair_key(self, peer: str, ticket: Ticket) -> bytes:
-        """The mask key that this party and ``peer`` share for a ticket; given out once."""
+        """The mask key that this party and ``peer`` share for a ticket; it is given only once."""
         self.spend(ticket, peer)
         return expand(self._secret(peer), "mask", self.roster, ticket.packed(), *sorted((self.party, peer)))
 
@@ -237,12 +237,12 @@ class Membership:
         return ChaCha20Poly1305(expand(secret, "channel", self.roster, ticket.packed(), sender, receiver))
 
     def encrypt(self, peer: str, ticket: Ticket, message: bytes) -> bytes:
-        """Bytes that only ``peer`` can read, and only as ours and for this ticket."""
+        """Encrypt a message for ``peer``, who can read it only as this party's and only for this ticket."""
         nonce = os.urandom(_NONCE)
         return nonce + self._channel(ticket, self.party, peer).encrypt(nonce, message, None)
 
     def decrypt(self, peer: str, ticket: Ticket, sealed: bytes) -> bytes:
-        """What ``peer`` encrypted for us under this ticket; anything else is refused."""
+        """Decrypt a message that ``peer`` encrypted for this party and this ticket; anything else is refused."""
         channel = self._channel(ticket, peer, self.party)
         try:
             return channel.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)

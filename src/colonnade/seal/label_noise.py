@@ -1,10 +1,9 @@
-"""Labels that may be read: the owner replaces them once, before training, by soft targets that hide each of them.
+"""Label privacy: before training the owner replaces the labels once by soft targets that hide each label.
 
-Many messages of vertical learning show labels by construction (the duals of VIMADMM, the logit gradients of FDML).
-So the labels are randomised *before* training. All that follows, every round and every message, is post-processing,
-and epsilon is fixed for good. Each label is protected by itself: for any two values of a label, no soft target is more
-than e^epsilon times likelier under one than under the other. Asking :meth:`protect` twice with fresh randomness
-spends epsilon twice.
+Many messages of vertical learning reveal labels by construction (the duals of VIMADMM, the logit gradients of FDML).
+So the labels are randomised *before* training. Every round and every message is then post-processing, and epsilon does
+not grow. Each label is protected by itself: for any two values of a label, no soft target is more than e^epsilon times
+likelier under one than under the other. Calling :meth:`protect` twice with new randomness spends epsilon twice.
 
 * :class:`RandomLabels`: k-ary randomised response (Warner 1965; Kairouz, Oh and Viswanath, JMLR 2016). The label is
   kept with probability ``e^eps / (e^eps + C - 1)``, else replaced by one of the others.
@@ -12,7 +11,7 @@ spends epsilon twice.
   Bayes' rule: ALIBI of Malek et al., "Antipodes of label differential privacy" (NeurIPS 2021).
 
 Bayes' rule needs the share of each class. It is estimated from the noisy labels alone, so it costs no privacy.
-Randomness is that of :class:`~colonnade.seal.noise.NoiseSource`; with ``key=`` it follows from the key and the labels,
+Randomness comes from :class:`~colonnade.seal.noise.NoiseSource`; with ``key=`` it follows from the key and the labels,
 so a resumed simulation is exact, and other labels under the same key get independent noise.
 """
 
@@ -42,7 +41,7 @@ _GRID = 2.0**-20
 
 @dataclass(frozen=True)
 class LabelSeal(Seal):
-    """What the two label seals share: a range for epsilon, and where randomness comes from."""
+    """Base of the two label seals: the range of epsilon, and the source of randomness."""
 
     epsilon: float = 4.0
 
@@ -67,7 +66,7 @@ class LabelSeal(Seal):
         if not len(labels):
             return torch.zeros(0, classes)
         source = NoiseSource(os.urandom(32) if key is None else key)
-        # As in noise.py, the values are part of the key: the same noise never meets two sets of labels.
+        # As in noise.py, the labels are part of the key: two sets of labels never get the same noise.
         digest = hashlib.sha256(f"{self!r} {classes}".encode() + labels.cpu().numpy().tobytes()).digest()
         uniform = source.uniform(self.kind, digest, (len(labels), self._draws(classes)))
         return self._soften(labels.cpu(), classes, uniform).float()
@@ -78,7 +77,7 @@ class LabelSeal(Seal):
 
     @abstractmethod
     def _draws(self, classes: int) -> int:
-        """Uniform numbers that one label needs."""
+        """How many uniform numbers one label needs."""
 
     @abstractmethod
     def _soften(self, labels: Tensor, classes: int, uniform: Tensor) -> Tensor:
@@ -117,7 +116,7 @@ class RandomLabels(LabelSeal):
     def _soften(self, labels: Tensor, classes: int, uniform: Tensor) -> Tensor:
         keep = self.keep_probability(classes)
         other = (1.0 - keep) / (classes - 1)
-        # From 1 to C - 1 places further: every other class, equally likely.
+        # Move by 1 to C - 1 classes: every other class is equally likely.
         move = (uniform[:, 1] * (classes - 1)).long() + 1
         noisy = torch.where(uniform[:, 0] < keep, labels, (labels + move) % classes)
         seen = one_hot(noisy, classes).double()
@@ -140,9 +139,9 @@ class LaplaceLabels(LabelSeal):
     kind: ClassVar[str] = "laplace-labels"
 
     def keep_probability(self, classes: int) -> float:
-        """The exact success of guessing the largest entry, where all entries beyond 0 and 1 tie.
+        """The exact probability that the largest entry is the true class; entries beyond 0 and 1 count as equal.
 
-        By Bayes' rule only ``clamp(entry, 0, 1)`` counts. Below, the true class's entry is 1, or between, or 0.
+        By Bayes' rule only ``clamp(entry, 0, 1)`` matters. The terms below are for a true entry of 1, between, and 0.
         """
         rest, tail = classes - 1, 0.5 * math.exp(-self.epsilon / 2.0)  # tail: P(another entry >= 1)
         tied_at_one = (1.0 - (1.0 - tail) ** classes) / (classes * tail)
@@ -156,7 +155,7 @@ class LaplaceLabels(LabelSeal):
         return classes
 
     def _soften(self, labels: Tensor, classes: int, uniform: Tensor) -> Tensor:
-        # The inverse distribution function, on (-1/2, 1/2); half a step keeps it off both ends and the middle.
+        # The inverse distribution function, on (-1/2, 1/2); half a step avoids both ends and the middle.
         centred = (uniform - 0.5) + 2.0**-54
         noise = -centred.sign() * torch.log1p(-2.0 * centred.abs()) * (2.0 / self.epsilon)
         noisy = one_hot(labels, classes) + (noise / _GRID).round() * _GRID
@@ -180,10 +179,10 @@ def _shares(flat: Tensor) -> Tensor:
     slope = at_true - (1.0 - at_true) / (classes - 1)
     lean = (flat.mean(0) - 1.0 / classes) / slope
     variance = flat.var(0, correction=0).sum() / (rows * slope**2)
-    # Shrink as James and Stein do, by what noise alone may reach (three deviations of chi square): at a small epsilon
-    # the lean is mostly noise, and a wrong prior drowns what a noisy label says.
+    # James-Stein shrinkage by what noise alone can cause (three deviations of chi square): with a small epsilon the
+    # estimated differences are mostly noise, and a wrong prior would outweigh the noisy labels.
     chance = variance * (1.0 + 3.0 * math.sqrt(2.0 / (classes - 1)))
     lean = lean * (1.0 - chance / lean.square().sum().clamp(min=1e-300)).clamp(min=0.0)
-    # Nor can a class be told rarer than one standard error.
+    # A share below one standard error cannot be estimated, so that is the smallest.
     shares = (1.0 / classes + lean).clamp(min=(variance / classes).sqrt().clamp(min=1e-9, max=1.0 / classes))
     return shares / shares.sum()

@@ -1,7 +1,7 @@
 """Masks: uniform ring elements from AES-256 in counter mode.
 
-A key is derived for one tensor of one attempt at one sum and used once, so the counter starts at zero and there is no
-nonce to repeat. AES-256-CTR into a reused buffer took 43 us for a 1024 x 60 mask of 32 bits where ChaCha20 took 83 us
+A key is derived for one tensor of one attempt at one sum and is used once. So the counter starts at zero, and no nonce
+can repeat. AES-256-CTR into a reused buffer took 43 us for a 1024 x 60 mask of 32 bits where ChaCha20 took 83 us
 (one core with AES instructions). Bytes are read as little-endian elements on every machine, so all parties agree.
 """
 
@@ -18,7 +18,7 @@ from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 
 KEY_BYTES = 32
-_ZEROS = memoryview(bytes(1 << 16))  # what is encrypted to get the bare stream, as often as needed; fits the cache
+_ZEROS = memoryview(bytes(1 << 16))  # zeros to encrypt, which gives the key stream itself; as long as fits the cache
 
 
 def keystream(key: bytes, count: int, ring: Ring, out: Codes | None = None) -> Codes:
@@ -37,7 +37,7 @@ def keystream(key: bytes, count: int, ring: Ring, out: Codes | None = None) -> C
 
 
 def _fitting(out: Codes, count: int, ring: Ring) -> Codes:
-    """The caller's buffer, if it can hold exactly the stream."""
+    """The caller's buffer, if it has the length and the type of the stream."""
     if out.shape != (count,) or out.dtype != ring.dtype or not out.flags.c_contiguous:
         raise SealError(f"a buffer of {out.dtype}{list(out.shape)} came for {count} of {ring.dtype}; give a flat one.")
     return out
@@ -60,7 +60,7 @@ def _stream(key: bytes) -> CipherContext:
 def shift(message: Codes, key: bytes, ring: Ring, *, plus: bool) -> None:
     """Add the keystream to a flat array, or subtract it, in place; the caller reduces at the end.
 
-    It goes piece by piece through one small buffer: fresh memory for a whole mask costs more than the cipher.
+    It works piece by piece in one small buffer: new memory for a whole mask takes longer than the cipher.
 
     >>> message = np.zeros(2, np.uint8)
     >>> shift(message, bytes(32), Ring(8), plus=False)

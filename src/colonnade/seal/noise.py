@@ -1,10 +1,10 @@
-"""Gaussian noise on what a party sends, and the budget that says when it must stop.
+"""Gaussian noise on a party's messages, under a privacy budget that says when the party must stop.
 
 **Mechanism.** A party scales a message down to L2 norm C (``clip``) per unit, and adds Gaussian noise of standard
 deviation ``sigma * clip`` to every entry. Two neighbouring inputs differ by *replacing* a unit, so a message moves by
 up to 2 C, and the accountant's multiplier is ``sigma / 2``. (Xie et al., "Improving privacy-preserving vertical
 federated learning by efficient communication with ADMM", SaTML 2024, count C, which is right for adding or removing
-a party only.) What a unit is:
+a party only.) A unit is one of these:
 
 * ``party``: all rows of a party together; the norm is that of the whole message. This is a full guarantee: whatever
   a message depends on, it moves by 2 C at most.
@@ -18,13 +18,13 @@ Neither covers labels, see ``labels.py``.
 
 **Why a grid.** Floating-point noise has holes that show the value below it (Mironov, "On significance of the least
 significant bits for differential privacy", CCS 2012). We round the clipped values towards zero to multiples of a
-power of two, which cannot lengthen them, and the noise to the nearest multiple. Since then
+power of two, which cannot increase their norm, and the noise to the nearest multiple. Since then
 ``x + round(N) = round(x + N)``, the result is a post-processing of the continuous mechanism, and exact in float64.
 
 **Where noise comes from.** ChaCha20, under a key that is an HMAC of the label and of the values themselves (the idea
-of synthetic nonces, RFC 5297). A round that is replayed after a crash gives the same bytes again, so it tells nothing
-new; if its values came out different, the noise is independent. So a label must name *one* message of a job (round,
-step, table, purpose): under one label it shows when two messages are equal.
+of synthetic nonces, RFC 5297). A round that is repeated after a crash gives the same bytes again, so it reveals nothing
+new. If its values are different, the noise is independent. A label must name *one* message of a job (round, step,
+table, purpose): two equal messages under one label can be recognised as equal.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from colonnade.seal.base import Seal
 __all__ = ["Budget", "Noise", "NoiseSource"]
 
 _LEAST_KEY = 32
-# Grid steps in one standard deviation: fine enough for a large message of norm C, and float32 still holds 32 of them.
+# Grid steps in one standard deviation: fine enough for a large message of norm C, and float32 holds 32 deviations.
 _STEPS = 2.0**18
-# What summing squares in float64 may get wrong, with room: clipping to slightly less than C is clipping to C.
+# More than the rounding error of a sum of squares in float64, so that no clipped norm exceeds C.
 _ROOM = 1.0 - 2.0**-32
 
 
@@ -75,7 +75,7 @@ class NoiseSource:
     def uniform(self, label: str, digest: bytes, shape: Sequence[int]) -> Tensor:
         """Float64 numbers k / 2^53 in [0, 1)."""
         name = label.encode()
-        # The length in front keeps (label, digest) apart from every other split of the same bytes.
+        # The length in front makes every pair (label, digest) give different bytes.
         text = len(name).to_bytes(8, "little") + name + digest
         stream = ChaCha20(hmac.digest(self._key, text, "sha256"), bytes(16))  # used once, so the nonce may be zero
         raw = Cipher(stream, mode=None).encryptor().update(bytes(8 * math.prod(shape)))
@@ -95,9 +95,9 @@ class NoiseSource:
 class Noise(Seal):
     """Differential privacy for a party's columns: clip every unit to ``clip``, add noise of ``sigma * clip``.
 
-    ``epsilon`` is all that a party may spend, at ``delta``; it cannot be overrun. ``sigma`` is the standard deviation
-    of the noise in units of the clip; replacing a unit moves a message by two clips. The module says what each
-    ``unit`` covers; the weaker one, ``row``, leaves out a row's influence on the weights.
+    ``epsilon`` is a party's privacy budget, at ``delta``; it cannot be exceeded. ``sigma`` is the standard deviation of
+    the noise in units of the clip; replacing a unit moves a message by two clips. The module's docstring says
+    what each ``unit`` covers; the weaker one, ``row``, leaves out a row's influence on the weights.
 
     >>> Noise(epsilon=8.0, sigma=10.0).releases
     61
@@ -161,7 +161,7 @@ class Noise(Seal):
         label: str,
         purpose: str,
     ) -> dict[str, Tensor]:
-        """The message that may leave the party; the budget pays before any noise is drawn.
+        """The noisy message, which may leave the party; it is counted in the budget before any noise is drawn.
 
         ``people`` has one number per row of the message: the person's, the same in every table.
         """
@@ -205,9 +205,9 @@ class Noise(Seal):
         return (values * scale).div_(self.grid).trunc_(), int((norm > self.clip).sum())
 
     def _digest(self, message: Mapping[str, Tensor], people: Tensor, steps: Tensor) -> bytes:
-        """A digest of all that makes up the message before noise: if it is equal, so is the message.
+        """A digest of everything that the message consists of before noise.
 
-        The seal is part of it, since one noise at two sigmas could be solved for the values.
+        The seal is part of it: with the same noise at two sigmas one could compute the values.
         """
         shapes = [(name, tuple(values.shape)) for name, values in message.items()]
         digest = hashlib.sha256(repr((self, shapes, len(people))).encode())

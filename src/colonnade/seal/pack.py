@@ -1,4 +1,4 @@
-"""Whole numbers of a few bits each, side by side without gaps: what a code weighs is what it costs."""
+"""Whole numbers of a few bits each, packed without gaps, so that a code of n bits takes n bits of a message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pack(codes: Codes, bits: int) -> NDArray[np.uint8]:
 
 
 def unpack(raw: NDArray[np.uint8], bits: int, count: int) -> Codes:
-    """What :func:`pack` packed, or :class:`MessageError` if the bytes cannot be that."""
+    """The numbers that :func:`pack` packed, or a :class:`MessageError` if the bytes cannot be theirs."""
     fits = raw.dtype == np.uint8 and raw.ndim == 1 and 1 <= bits <= MAX_BITS
     if not fits or len(raw) != packed_length(count, bits):
         raise MessageError(f"{raw.size} bytes came where {count} numbers of {bits} bits were expected.")
@@ -51,14 +51,14 @@ def unpack(raw: NDArray[np.uint8], bits: int, count: int) -> Codes:
     if bits == 8 * dtype.itemsize:
         return np.frombuffer(raw.tobytes(), dtype.newbyteorder("<")).astype(dtype)
     loose = np.unpackbits(raw, count=count * bits, bitorder="little").reshape(count, bits)
-    full = np.packbits(loose, axis=1, bitorder="little")  # a number's own bytes, the high ones left out
+    full = np.packbits(loose, axis=1, bitorder="little")  # each number's bytes, without the high zero bytes
     padded = np.zeros((count, dtype.itemsize), np.uint8)
     padded[:, : full.shape[1]] = full
     return padded.view(dtype.newbyteorder("<")).reshape(count).astype(dtype)
 
 
 def smallest(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The smallest unsigned type that holds so many bits."""
+    """The smallest unsigned type with at least this number of bits."""
     for kind in (np.uint8, np.uint16, np.uint32, np.uint64):
         if bits <= 8 * np.dtype(kind).itemsize:
             return np.dtype(kind)
@@ -66,7 +66,7 @@ def smallest(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
 
 
 def _join(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    # Widths that divide a byte are the common ones, and shifting whole columns is ten times quicker.
+    # Widths that divide a byte are the common ones; for them shifting whole columns is ten times faster.
     several = 8 // bits
     padded = np.zeros(-(-len(codes) // several) * several, np.uint8)
     padded[: len(codes)] = codes & (2**bits - 1)

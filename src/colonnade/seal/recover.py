@@ -1,30 +1,31 @@
-"""A secure sum that survives parties that fall away: the double masking of Bonawitz et al. (CCS 2017).
+"""A secure sum that succeeds although parties drop out: the double masking of Bonawitz et al. (CCS 2017).
 
 For one ticket each party makes a fresh X25519 key and a random seed, and gives every peer a Shamir share of both. Its
-message is ``codes + stream(seed) + sum of +-stream(pair)``. The owner announces who survived; for each party the rest
-then hands out shares of *either* the seed (it survived: its message counts, the pair masks cancel) *or* the key (it
-fell away: its pair masks are removed), so one party's message is never bare:
+message is ``codes + stream(seed) + sum of +-stream(pair)``. The owner announces the *survivors*, whose message arrived.
+Then the parties reveal shares of *either* a party's seed (it survived: its message counts, and its pair masks cancel)
+*or* its key (it dropped out: its pair masks are removed). They never reveal both, so no message is ever unmasked:
 
     advertise -> share -> mask -> (owner) announce -> sign -> reveal -> (owner) open
 
-The owner relays and may lie. Keys are signed, shares travel encrypted, and a party reveals only after ``t`` of ``K``
-parties signed the very list that it signed. Let ``c`` parties be corrupt and help the owner.
+The owner relays all messages and may lie. Keys are signed, shares are encrypted, and a party reveals shares only after
+``t`` of ``K`` parties signed the same list of survivors as itself. Let ``c`` parties be corrupt and help the owner.
 
 * Two lists of one ticket have ``t`` signers each, so at least ``2t - K`` signed both, and an honest party signs one.
-  With ``c <= 2t - K - 1`` there is one list. The same holds for two sums of a person over different parties: who signed
-  both has broken the rule of its own book (:mod:`colonnade.seal.sum_book`).
-* For a survivor the honest give out shares of its seed and never of its key, and ``c < t`` shares say nothing: masks
-  between honest survivors stay, and only the sum of all of them is seen. With ``c <= t - 2`` they are two or more.
+  With ``c <= 2t - K - 1`` there is one list. The same holds for two sums of a person over different parties: a party
+  that signed both has broken the rules of its own book (:mod:`colonnade.seal.sum_book`).
+* Honest parties reveal shares of a survivor's seed, never of its key, and ``c < t`` shares of the key reveal nothing.
+  So masks between honest survivors stay, and only their sum can be read. With ``c <= t - 2`` they are two or more.
 
 So a party's values are hidden in the sum with another honest one's as long as ``c <= min(2t - K - 1, t - 2)``: one of
-4, five of 14. The seed's hash is advertised too, so wrong shares are noticed and never give a wrong sum.
+4, five of 14. The seed's hash is advertised, too, so wrong shares are noticed and cannot give a wrong sum.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import SumLog, check_messages
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")
+_TRIED = 2000  # sets of shares, to find whose does not fit
 
 
 class Advert(NamedTuple):
@@ -62,7 +64,7 @@ class Reveal(NamedTuple):
 
 
 class _Sum:
-    """What party and owner know alike: who takes part in which sum, and how masks and signatures are made."""
+    """The facts that party and owner share: the parties of the sum, and how masks and signatures are computed."""
 
     def __init__(self, manifest: Mapping[str, bytes], roster: bytes, ticket: Ticket, ring: Ring) -> None:
         self.threshold = shamir.threshold(len(manifest))
@@ -105,7 +107,7 @@ class _Sum:
 
 
 class RecoverParty(_Sum):
-    """One party's end of one recoverable sum; making it uses the ticket up, and every phase comes once and in order."""
+    """One party's end of one recoverable sum; it uses up the ticket, and the phases must come once each, in order."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class RecoverParty(_Sum):
         for peer in membership.peers:
             membership.spend(ticket, peer)
         self._key, self._seed = X25519PrivateKey.generate(), os.urandom(32)
-        self._held: dict[str, bytes] = {}  # by owner of the secret: a share of its key, then one of its seed
+        self._held: dict[str, bytes] = {}  # by the party whose secret it is: a share of its key, then one of its seed
         self._survivors: tuple[str, ...] = ()
         self._next = "advertise"
 
@@ -133,7 +135,7 @@ class RecoverParty(_Sum):
             raise SealError(f"{self.party!r} was asked to {phase}, but comes to {self._next!r} next; keep the order.")
 
     def advertise(self) -> Advert:
-        """This sum's key and commitment, for all parties."""
+        """This party's key and commitment of this sum, for all parties."""
         self._turn("advertise")
         self._next = "share"
         commitment = self._commit(self._seed, self.party)
@@ -142,7 +144,7 @@ class RecoverParty(_Sum):
         return self._mine
 
     def share(self, adverts: Sequence[Advert]) -> dict[str, bytes]:
-        """Shares of key and seed for every peer that advertised, each readable by that peer alone."""
+        """Shares of key and seed for every peer that advertised, each encrypted for that peer."""
         self._turn("share")
         checked = self._check_adverts(adverts)
         if checked.get(self.party) != self._mine:
@@ -156,36 +158,39 @@ class RecoverParty(_Sum):
         return {peer: self.membership.encrypt(peer, self.ticket, shares[peer]) for peer in peers}
 
     def mask(self, sealed: Mapping[str, bytes], codes: Codes) -> Codes:
-        """The masked message, once the shares of enough peers came; those who sent none get no pair mask."""
+        """The masked message, if enough peers sent shares; there is no pair mask with a peer that sent none."""
         self._turn("mask")
         self._enough([*sealed, self.party], list(self.adverts), "shares")
         self.ring.check(codes, f"the tensor {self.ticket.tensor!r}")
-        held = {peer: self.membership.decrypt(peer, self.ticket, box) for peer, box in sealed.items()}
+        shares = {peer: self.membership.decrypt(peer, self.ticket, box) for peer, box in sealed.items()}
         message = np.array(codes, order="C").reshape(-1)
         shift(message, self._self(self._seed, self.party), self.ring, plus=True)
-        for peer in held:
+        for peer in shares:
             shift(message, self._pair(self._key, self.party, peer), self.ring, plus=self.party < peer)
-        self._held, self._next = self._held | held, "sign"
+        self._held, self._next = self._held | shares, "sign"
         return self.ring.reduce(message).reshape(codes.shape)
 
     def sign(self, survivors: Sequence[str]) -> bytes:
-        """Agree to the owner's list of survivors; one list per ticket, ever (the same one may come again)."""
+        """Agree to the owner's list of survivors; one list per ticket, and once."""
         if self._survivors and tuple(survivors) != self._survivors:
             raise SealError(f"survivors {list(survivors)} came after {list(self._survivors)} were signed: stop.")
-        if not self._survivors:
-            self._turn("sign")
-            self._enough(survivors, list(self._held), "survivors")
-            if self.party not in survivors or list(survivors) != sorted(survivors):
-                raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
-            if self.agree is not None:
-                self.agree(survivors)
-            self._survivors, self._next = tuple(survivors), "reveal"
+        self._turn("sign")
+        self._enough(survivors, list(self._held), "survivors")
+        if self.party not in survivors or list(survivors) != sorted(survivors):
+            raise SealError(f"survivors {list(survivors)} lack {self.party!r} or are not in name order: stop.")
+        if self.agree is not None:
+            self.agree(survivors)
+        self._survivors, self._next = tuple(survivors), "reveal"
+        return self._signature()
+
+    def _signature(self) -> bytes:
         return self.membership.identity.sign(self._list(self._survivors))
 
     def reveal(self, signatures: Mapping[str, bytes]) -> Reveal:
-        """One share for every party: of a survivor's seed, or of another's key. Never both."""
+        """One share for every party: of a survivor's seed, or of another party's key, never both."""
         self._turn("reveal")
-        self._check_signatures(self._survivors, {self.party: self.sign(self._survivors), **signatures})
+        self._check_signatures(self._survivors, {self.party: self._signature(), **signatures})
+        self._next = "the next sum"
         self.log.opened(self.ticket)
         seeds = {name: self._held[name][shamir.VALUE_BYTES :] for name in self._survivors}
         keys = {name: share[: shamir.VALUE_BYTES] for name, share in self._held.items() if name not in seeds}
@@ -193,13 +198,13 @@ class RecoverParty(_Sum):
 
 
 class RecoverOwner(_Sum):
-    """The owner's end of one recoverable sum: relays, announces who survived, and opens the sum of their codes."""
+    """The owner's end of one recoverable sum: it relays, announces the survivors, and opens the sum of their codes."""
 
     _messages: Mapping[str, Codes] = {}
     _sharers: tuple[str, ...] = ()
 
     def advertise(self, adverts: Sequence[Advert]) -> list[Advert]:
-        """What to send to all who advertised."""
+        """The adverts to send to all parties that advertised."""
         self.adverts = self._check_adverts(adverts)
         return list(adverts)
 
@@ -207,70 +212,104 @@ class RecoverOwner(_Sum):
         """Each sender's boxes, sorted by receiver."""
         self._enough(list(sealed), list(self.adverts), "shares")
         for by, boxes in sealed.items():
-            if boxes.keys() != self.adverts.keys() - {by}:
-                raise SealError(
-                    f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum."
-                )
+            self.check_shared(by, boxes)
         self._sharers = tuple(sorted(sealed))
         return {to: {by: sealed[by][to] for by in self._sharers if by != to} for to in self._sharers}
 
+    def check_shared(self, by: str, boxes: Mapping[str, bytes]) -> None:
+        """Refuse one party's boxes unless they are for all others who advertised, and for nobody else."""
+        if boxes.keys() != self.adverts.keys() - {by}:
+            raise SealError(f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum.")
+
     def mask(self, messages: Mapping[str, Codes]) -> None:
-        """Take the masked messages that came in time."""
+        """Take the masked messages that arrived in time."""
         self._enough(list(messages), self._sharers, "messages")
         check_messages(messages, self.ring, list(messages))
         self._messages = dict(messages)
 
     def announce(self) -> tuple[str, ...]:
-        """Whose message came, in name order; for all of them to sign."""
+        """The survivors, whose message arrived, in name order; each of them has to sign this list."""
         return tuple(sorted(self._messages))
 
     def sign(self, signatures: Mapping[str, bytes]) -> dict[str, bytes]:
-        """What to send to all survivors, if enough of them signed."""
+        """The signatures to send to all survivors, if enough of them signed."""
         self._check_signatures(self.announce(), signatures)
         return dict(signatures)
+
+    def check_revealed(self, by: str, reveal: Reveal) -> None:
+        """Refuse one party's shares unless they are of all survivors' seeds and all others' keys, and of no more."""
+        survivors = set(self.announce())
+        for what, came, due in (
+            ("seeds", reveal.seeds.keys(), survivors),
+            ("keys", reveal.keys.keys(), set(self._sharers) - survivors),
+        ):
+            if came != due:
+                raise SealError(f"{by!r} gave shares of the {what} of {sorted(came)}; {sorted(due)} are due: drop it.")
 
     def open(self, reveals: Mapping[str, Reveal]) -> Codes:
         """The sum of the survivors' codes, bit for bit."""
         self._enough(list(reveals), survivors := self.announce(), "shares")
+        for by, reveal in reveals.items():
+            self.check_revealed(by, reveal)
         result = self.ring.add([self._messages[name].reshape(-1) for name in survivors])
         for name in survivors:
             shift(result, self._self(self._seed(name, reveals), name), self.ring, plus=False)
         for gone in sorted(set(self._sharers) - set(survivors)):
             private = self._key(gone, reveals)
-            for name in survivors:  # take away what the survivor added
+            for name in survivors:  # subtract the mask that the survivor added
                 shift(result, self._pair(private, gone, name), self.ring, plus=name > gone)
         return self.ring.reduce(result).reshape(self._messages[survivors[0]].shape)
 
     def _seed(self, name: str, reveals: Mapping[str, Reveal]) -> bytes:
-        seed = self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()}, f"the seed of {name!r}")
-        if self._commit(seed, name) != self.adverts[name].commitment:
-            raise SealError(f"shares give another seed of {name!r} than it advertised; somebody lied: drop this sum.")
-        return seed
+        def right(seed: bytes) -> bool:
+            return self._commit(seed, name) == self.adverts[name].commitment
+
+        return self._join({by: r.seeds.get(name, b"") for by, r in reveals.items()}, f"the seed of {name!r}", right)
 
     def _key(self, name: str, reveals: Mapping[str, Reveal]) -> X25519PrivateKey:
-        shares = {by: r.keys.get(name, b"") for by, r in reveals.items()}
-        key = X25519PrivateKey.from_private_bytes(self._join(shares, f"the key of {name!r}"))
-        if key.public_key().public_bytes_raw() != self.adverts[name].key:
-            raise SealError(f"shares give another key of {name!r} than it advertised; somebody lied: drop this sum.")
-        return key
+        def right(key: bytes) -> bool:
+            return X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() == self.adverts[name].key
 
-    def _join(self, values: Mapping[str, bytes], what: str) -> bytes:
+        shares = {by: r.keys.get(name, b"") for by, r in reveals.items()}
+        return X25519PrivateKey.from_private_bytes(self._join(shares, f"the key of {name!r}", right))
+
+    def _join(self, values: Mapping[str, bytes], what: str, right: Callable[[bytes], bool]) -> bytes:
+        """What all shares stand for, if it is what was advertised; else it is said whose does not fit."""
         for name, value in values.items():
             if len(value) != shamir.VALUE_BYTES:
                 raise SealError(
                     f"{name!r} gave a share of {what} of {len(value)} bytes; it must be {shamir.VALUE_BYTES}: drop it."
                 )
-        shares = [shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()]
-        try:
-            return shamir.join(shares[: self.threshold])
-        except SealError as error:
-            raise SealError(f"shares of {what}, by {', '.join(values)}: {error}") from error
+        shares = {name: shamir.Share.read(self.names.index(name) + 1, value) for name, value in values.items()}
+        if (secret := _joined(shares.values(), right)) is not None:
+            return secret
+        for some in islice(combinations(shares, self.threshold), _TRIED):
+            if _joined((shares[name] for name in some), right) is None:
+                continue
+            odd = [n for n in shares.keys() - some if _joined((shares[one] for one in (n, *some[1:])), right) is None]
+            raise SealError(
+                f"{', '.join(map(repr, sorted(odd)))} gave a share of {what} that does not fit the others; "
+                "one of them lied: drop this sum."
+            )
+        raise SealError(
+            f"shares of {what}, by {', '.join(map(repr, values))}, do not give what was advertised; one of them lied: "
+            "drop this sum."
+        )
+
+
+def _joined(shares: Iterable[shamir.Share], right: Callable[[bytes], bool]) -> bytes | None:
+    """The secret of these shares, if it is the right one."""
+    try:
+        secret = shamir.join(list(shares))
+    except SealError:
+        return None
+    return secret if right(secret) else None
 
 
 def run(
     parties: Mapping[str, RecoverParty], owner: RecoverOwner, codes: Mapping[str, Codes], away: Mapping[str, str]
 ) -> Codes:
-    """One whole sum in one process; ``away`` says from which phase on a party is silent."""
+    """One whole sum in one process; ``away`` has the phase from which on a party is absent."""
 
     def here(phase: str) -> list[str]:
         return [name for name in parties if phase in PHASES[: PHASES.index(away[name]) if name in away else None]]

@@ -1,4 +1,4 @@
-"""Bytes of several parties (keys, signatures, shares) as the tensors of one message, and back."""
+"""Keys, signatures and shares of one or several parties as the tensors of one message, and back to bytes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from colonnade.errors import MessageError
 
 Fields = dict[str, Tensor]
 Said = dict[str, tuple[bytes, ...]]
-"""What each party said, in parts."""
+"""Each party's bytes, in parts."""
 NOTHING = torch.zeros(0, dtype=torch.int16)
+_NOBODY = torch.zeros((), dtype=torch.int16)  # has no axis, so it is refused as a list
+_SHOWN = 8  # fields in an error message
 
 
 def spoken(*parts: bytes) -> Fields:
-    """What one party says."""
+    """One party's bytes, in parts, as the fields of a message."""
     return {f"part{k}": _bytes(part) for k, part in enumerate(parts)}
 
 
@@ -25,45 +27,67 @@ def _bytes(part: bytes) -> Tensor:
 
 
 def heard(fields: Fields, lengths: Sequence[int | None], who: str) -> tuple[bytes, ...]:
-    """What ``who`` said with :func:`spoken` in parts of these lengths (None for any), or :class:`MessageError`."""
-    said = [fields.get(f"part{k}", NOTHING) for k in range(len(lengths))]
-    right = all(one.dtype == torch.uint8 and one.ndim == 1 for one in said) and len(fields) == len(said)
-    if not right or any(due not in (None, len(one)) for one, due in zip(said, lengths, strict=True)):
-        due = ", ".join("some" if length is None else str(length) for length in lengths)
-        raise MessageError(f"'{who}' was to say keys or signatures in parts of {due} bytes; something else came.")
-    return tuple(one.numpy().tobytes() for one in said)
+    """The bytes of a message that :func:`spoken` made, in parts of these lengths (None for any length).
+
+    Anything else is refused with a :class:`MessageError` that names ``who`` sent it.
+    """
+    parts = [fields.get(f"part{k}", NOTHING) for k in range(len(lengths))]
+    right = all(part.dtype == torch.uint8 and part.ndim == 1 for part in parts) and len(fields) == len(parts)
+    if not right or any(length not in (None, len(part)) for part, length in zip(parts, lengths, strict=True)):
+        expected = ", ".join("some" if length is None else str(length) for length in lengths)
+        raise MessageError(
+            f"'{who}' was to say keys or signatures in parts of {expected} bytes; it said {forms_of(fields)}."
+        )
+    return tuple(part.numpy().tobytes() for part in parts)
 
 
 def stacked(said: Mapping[str, Sequence[bytes]], names: Sequence[str]) -> Fields:
-    """What several parties said, part by part, and who they are.
+    """The bytes of several parties, stacked part by part in the order of ``names``, with the parties' numbers.
 
     >>> unstacked(stacked({"a": [b"x"], "c": [b"y"]}, "abc"), "abc", parts=1)
     {'a': (b'x',), 'c': (b'y',)}
     """
     if len({tuple(map(len, parts)) for parts in said.values()}) > 1:
         raise MessageError(f"keys, signatures or shares of {list(said)} came in different lengths; one is not right.")
-    who = torch.tensor([names.index(name) for name in said], dtype=torch.int16)
-    each = [spoken(*parts) for parts in said.values()]
-    return {"who": who, **{part: torch.stack([one[part] for one in each]) for part in (each[0] if each else ())}}
+    ordered = sorted(said, key=names.index)
+    who = torch.tensor([names.index(name) for name in ordered], dtype=torch.int16)
+    each = [spoken(*said[name]) for name in ordered]
+    return {"who": who, **{part: torch.stack([own[part] for own in each]) for part in (each[0] if each else ())}}
 
 
 def unstacked(fields: Fields, names: Sequence[str], parts: int) -> Said:
-    """What :func:`stacked` stacked, each in so many parts, or :class:`MessageError`."""
-    who = fields.get("who", NOTHING)
+    """Each party's bytes from a message of :func:`stacked` with this number of parts; else a :class:`MessageError`."""
+    who = fields.get("who", _NOBODY)
     places = who.tolist() if who.dtype == torch.int16 and who.ndim == 1 and len(who) <= len(names) else [-1]
     said = [fields.get(f"part{k}", NOTHING) for k in range(parts if places else 0)]
     fits = all(value.dtype == torch.uint8 and value.ndim == 2 and len(value) == len(places) for value in said)
-    known = len(fields) == len(said) + ("who" in fields) and all(0 <= place < len(names) for place in places)
-    if not fits or not known or len(set(places)) < len(places):
-        raise MessageError(f"keys, signatures or shares of some of {list(names)} were expected; something else came.")
+    known = len(fields) == len(said) + 1 and all(0 <= place < len(names) for place in places)
+    if not fits or not known or places != sorted(set(places)):
+        raise MessageError(
+            f"keys, signatures or shares of some of {list(names)} were expected, in this order and {parts} parts; "
+            f"{forms_of(fields)} came."
+        )
     return {names[place]: tuple(value[k].numpy().tobytes() for value in said) for k, place in enumerate(places)}
 
 
+def forms_of(fields: Mapping[str, Tensor]) -> str:
+    """The names, types and shapes of refused fields, for the error message.
+
+    >>> forms_of({"who": torch.zeros(2)})
+    "'who' as float32 [2]"
+    """
+    shown = [
+        f"'{name:.40}' as {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+        for name, tensor in fields.items()
+    ]
+    return ", ".join(shown[:_SHOWN]) + (", ..." if len(shown) > _SHOWN else "") or "nothing"
+
+
 def single(said: Mapping[str, bytes]) -> Said:
-    """What is said in one part."""
+    """Bytes by party, each as a single part."""
     return {name: (part,) for name, part in said.items()}
 
 
 def only(said: Said) -> dict[str, bytes]:
-    """The one part of everybody."""
+    """The first part of each party's bytes."""
     return {name: parts[0] for name, parts in said.items()}

@@ -1,7 +1,7 @@
-"""Whole numbers modulo a power of two, and real numbers written as such.
+"""Integers modulo a power of two, and real numbers coded as such.
 
-Masks hide and cancel exactly only in a finite group, so everything that is blinded is an element of the ring of
-integers modulo ``2**bits``. :class:`Ring` adds there; :class:`FixedPoint` brings real numbers in and the sum out:
+Masks hide and cancel exactly only in a finite group, so all blinded values are elements of the ring of integers modulo
+``2**bits``. :class:`Ring` adds such elements. :class:`FixedPoint` codes real numbers, and decodes their sum:
 ``code = round(x * 2**F)``, and ``K`` codes of at most ``B * 2**F`` never wrap because ``K * B * 2**F < 2**(bits-1)``.
 """
 
@@ -83,7 +83,7 @@ class Ring:
         """The elements read as two's complement numbers of ``bits`` bits."""
         self.check(codes)
         unused = 64 - self.bits
-        # Up to the top and down again: the second shift is arithmetic and copies the sign.
+        # Shift left and right again: the second shift is arithmetic and extends the sign.
         high = np.asarray(np.left_shift(codes.astype(np.uint64), np.uint64(unused))).view(np.int64)
         return np.asarray(np.right_shift(high, unused))
 
@@ -93,7 +93,7 @@ class FixedPoint:
     """Real numbers as ring elements, such that the sum over ``parties`` parties cannot overflow.
 
     Each code is off by at most half a step of ``2**-F``, so the sum of values within the clip is off by at most
-    ``parties / 2**(F+1)``, plus the rounding of the result to float64 (felt only by sums beyond ``2**(53-F)``).
+    ``parties / 2**(F+1)``, plus the rounding of the result to float64 (only of sums beyond ``2**(53-F)``).
 
     >>> point = FixedPoint(parties=4)
     >>> point.fraction_bits, round(point.clip, 3)
@@ -135,7 +135,7 @@ class FixedPoint:
 
     @property
     def _largest(self) -> float:
-        """The largest B with ``K * B * 2**F < 2**(bits-1)`` that a float64 and the grid of codes can both write."""
+        """The largest B with ``K * B * 2**F < 2**(bits-1)`` that float64 and the codes can represent."""
         code = (2 ** (self.bits - 1) - 1) // self.parties
         rounded = float(code)
         exact = rounded if int(rounded) <= code else math.nextafter(rounded, 0.0)
@@ -153,7 +153,7 @@ class FixedPoint:
             raise SealError(f"values to blind came as {kind}; give an array of float32 or float64.")
         if not np.isfinite(values).all():
             raise SealError("values to blind contain NaN or infinity, which no sum survives; look for a diverged step.")
-        wide = values.astype(np.float64)  # a float32 times 2**F would be rounded twice
+        wide = values.astype(np.float64)  # float32 times 2**F would be rounded twice
         clipped = int(np.count_nonzero(wide > self.clip) + np.count_nonzero(wide < -self.clip))
         np.clip(wide, -self.clip, self.clip, out=wide)
         np.rint(np.multiply(wide, 2.0**self.fraction_bits, out=wide), out=wide)
@@ -161,5 +161,5 @@ class FixedPoint:
         return wide.astype(np.int32 if self.bits == 32 else np.int64).view(self.ring.dtype), clipped
 
     def decode(self, codes: Codes) -> NDArray[np.float64]:
-        """The real sum that the sum of codes stands for."""
+        """The sum of real values, from the sum of their codes."""
         return np.asarray(self.ring.signed(codes) * 2.0**-self.fraction_bits)

@@ -1,4 +1,4 @@
-"""One side's end of the channel: what its seals do to what it sends and receives, and what they remember of that."""
+"""One side's end of the channel: its seals applied to messages that it sends and receives, and the seals' memory."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ LEAST_REACH, MOST_REACH = 0.25, 4.0  # how much a shared scale may move from one
 
 
 People = Tensor
-"""Whose rows a table holds: one number per row, the same for the same id in every table."""
+"""The people of a table's rows: one number per row, the same for the same id in every table."""
 
 
 class SealEnd:
     """The owner's or one party's end.
 
-    ``memory`` is what error feedback remembers, per partner, step, field and training row; ``bounds`` are the shared
-    scales of blinded codes, which the owner sets; ``scales`` is what a party knows of them, by step and field
-    the newest with its round; ``clipped`` counts what a scale cut off.
+    ``memory`` is the memory of error feedback, per partner, step, field and training row. ``bounds`` are the shared
+    scales of blinded codes, which the owner sets. ``scales`` are the newest of those that a party was sent, with their
+    round, by step and field. ``clipped`` counts the values that a scale clipped.
     """
 
     def __init__(self, name: str, seals: Seals, sources: Sources, tables: dict[str, People]) -> None:
@@ -47,11 +47,11 @@ class SealEnd:
 
     @cached_property
     def source(self) -> NoiseSource:
-        """What noise is drawn from; only the side itself has it, so it is not asked for before noise is."""
+        """The source of noise; only the side itself has it, so it is made at the first use."""
         return NoiseSource(self.sources.of(self.name).key("noise", self.name))
 
     def release(self, fields: Fields, step: str, turn: Turn) -> Fields:
-        """A message with noise on it, counted before it leaves; refused if the budget does not allow it."""
+        """A message with noise, counted in the budget before it is sent, or refused if the budget does not allow it."""
         if self.seals.noise is None or self.budget is None:
             return fields
         return self.seals.noise.release(
@@ -63,7 +63,7 @@ class SealEnd:
             purpose=turn.purpose,
         )
 
-    # few bits, from one side to another
+    # compressed messages between two sides
 
     def compress(self, codec: Codec | None, fields: Fields, to: str, step: str, turn: Turn) -> Fields:
         """A message's wire tensors."""
@@ -94,7 +94,7 @@ class SealEnd:
         turn: Turn,
         check: Callable[[Fields], None] | None = None,
     ) -> Fields:
-        """What the other side compressed; ``like`` has its form, and ``check`` may refuse it before it is kept."""
+        """The fields of a compressed message; ``like`` has their form, ``check`` may refuse them before feedback."""
         if (codec is None or not turn.training) and wire.keys() == like.keys():
             if check is not None:
                 check(wire)
@@ -119,7 +119,7 @@ class SealEnd:
         return fields
 
     def _completed(self, arrived: Fields, by: str, turn: Turn) -> Fields:
-        """Under feedback a state travels as its change since the last message about the same rows."""
+        """Add the received changes of states to the last ones of the same rows, if there is error feedback."""
         whole: Fields = {}
         for name, change in arrived.items():
             if is_state(name):
@@ -129,11 +129,11 @@ class SealEnd:
                 whole[name] = self.recall(True, key, change, turn) + change
                 if not bool(torch.isfinite(whole[name]).all()):
                     raise MessageError(f"'{name}' came as a change that makes its values infinite.")
-        for name, values in whole.items():  # only when all of them are right
+        for name, values in whole.items():  # only after all fields were checked
             self.keep(f"{by}/{name}", values, turn)
         return arrived | whole
 
-    # few bits or whole numbers, to be summed
+    # blinded sums
 
     def sum_codes(
         self, fields: Fields, parties: int, step: str, turn: Turn, bounds: Fields | None = None
@@ -153,10 +153,10 @@ class SealEnd:
         return codes
 
     def check_scales(self, codes: dict[str, SumCode], step: str, turn: Turn, *, gaps: bool) -> None:
-        """At a party: refuse a scale that moved further than an owner that keeps to the rules moves it.
+        """At a party: refuse a scale that changed more than an honest owner would change it.
 
-        Asked on many scales, a sum would show where single parties' values lie. ``gaps`` says that this party may have
-        missed sums in which the scale moved.
+        Sums on many scales would show the range of single parties' values. ``gaps`` means that this party may have been
+        absent from sums in which the scale changed.
         """
         for name, code in codes.items():
             if not isinstance(code, FewBitCode) or name + SPREAD not in codes:
@@ -172,7 +172,7 @@ class SealEnd:
 
     @contextmanager
     def scales_if_kept(self) -> Iterator[None]:
-        """Forget the scales of a sum that is refused: else refused ones would move them, four times each."""
+        """Forget the scales of a refused sum; otherwise each refused sum could change them by a factor of four."""
         before = dict(self.scales)
         try:
             yield
@@ -181,7 +181,7 @@ class SealEnd:
             raise
 
     def encode(self, codes: dict[str, SumCode], fields: Fields, step: str, turn: Turn) -> dict[str, Coded]:
-        """This party's ring elements, not masked yet."""
+        """This party's ring elements before masking."""
         coded: dict[str, Coded] = {}
         aims: Fields = {}
         for name, code in codes.items():
@@ -200,11 +200,11 @@ class SealEnd:
         return coded
 
     def open_sum(self, codes: dict[str, SumCode], totals: Fields, parties: int, step: str, turn: Turn) -> Fields:
-        """At the owner: the sums, and from how far all values reach together the scale of the next sum."""
+        """At the owner: the sums; the common range of all values also gives the scale of the next sum."""
         for name, code in codes.items():
             spread = totals.get(name + SPREAD)
             if isinstance(code, FewBitCode) and spread is not None:
-                # The statistic of values far below the bound is rounded to nought: then come as near as one may.
+                # The statistic of values far below the bound is rounded to 0; the bound then shrinks by the limit.
                 reach = float((spread / parties).clamp(min=0)) ** (1 / SOFT_MAXIMUM) * code.bits.loading
                 self.bounds[f"{step}/{name}"] = torch.tensor(
                     max(code.bound * min(max(reach, LEAST_REACH), MOST_REACH), 1e-12)
@@ -213,10 +213,10 @@ class SealEnd:
         with_feedback = {name: value for name, value in summed.items() if codes[name].feedback}
         return summed | self._completed(with_feedback, f"from sum/{step}", turn)
 
-    # what all of them need
+    # clipping, feedback, randomness and state
 
     def within(self, bound: float, most: float, name: str, values: Tensor, turn: Turn) -> Tensor:
-        """Values within a fixed bound; cut ones are counted, and too many of them are refused."""
+        """Values clipped to a fixed bound; clipped ones are counted, and too many are refused."""
         beyond = int((values.abs() > bound).sum())
         self.values += values.numel()
         self.clipped += beyond
@@ -225,7 +225,7 @@ class SealEnd:
             log.warning(
                 "%s of %s's values in '%s' lie beyond %g in round %d", share, self.name, name, bound, turn.round
             )
-            # What is blinded is hidden from who reads the refusal, so that one says no number.
+            # The owner reads this error and must not learn anything about blinded values, so it has no number then.
             share = "too many" if self.seals.blind is not None else share
             raise SealError(
                 f"{share} of {self.name}'s values in '{name}' lie beyond {bound:g} in round {turn.round}, and at most "
@@ -234,36 +234,36 @@ class SealEnd:
         return values.clamp(-bound, bound) if beyond else values
 
     def recall(self, feedback: bool, key: str, like: Tensor, turn: Turn) -> Tensor:
-        """What was kept for these rows; nought if nothing was."""
+        """The feedback memory of these rows; 0 if there is none."""
         if not feedback or key not in self.memory:
             return torch.zeros((), dtype=like.dtype)
         return self.memory[key].index_select(0, turn.rows)
 
     def keep(self, key: str, values: Tensor, turn: Turn) -> None:
-        """Keep something for the next message about the same rows."""
+        """Store the feedback memory for the next message about the same rows."""
         if key not in self.memory:
             self.memory[key] = values.new_zeros(len(self.tables[turn.table]), *values.shape[1:])
         self.memory[key].index_copy_(0, turn.rows, values)
 
     def draw(self, key: str, turn: Turn) -> Draw:
-        """Uniform numbers for the sender, receiver, round, step and field, the same again if a round is repeated."""
+        """Uniform numbers for this sender, round and key; the same again if a round is repeated."""
         generator = self.sources.of(self.name).generator("seal", self.name, turn.round, key)
         return lambda shape: torch.rand(shape, generator=generator)
 
     def state(self) -> Fields:
-        """What must be saved for an exact resume."""
-        kept = {f"feedback/{key}": copy(value) for key, value in self.memory.items()}
+        """The state that must be saved for an exact resume."""
+        feedback = {f"feedback/{key}": copy(value) for key, value in self.memory.items()}
         bounds = {f"bound/{key}": copy(value) for key, value in self.bounds.items()}
         bounds |= {f"scale/{key}": copy(value) for key, value in self.scales.items()}
         counts = {"clipped": torch.tensor([self.values, self.clipped])} if self.values else {}
-        return {**kept, **bounds, **counts, **self.spent()}
+        return {**feedback, **bounds, **counts, **self.spent()}
 
     def spent(self) -> Fields:
-        """The part of the state that may never go back, whatever else is restored."""
+        """The used privacy budget: the part of the state that may never return to an older value."""
         return {} if self.budget is None else {f"budget/{key}": value for key, value in self.budget.state().items()}
 
     def load(self, state: Fields) -> None:
-        """Take a saved state back; what was spent stays spent."""
+        """Load a saved state, without lowering the used privacy budget."""
         self.memory = {key: copy(value) for key, value in under(state, "feedback").items()}
         self.bounds, self.scales = under(state, "bound"), under(state, "scale")
         if self.budget is not None and under(state, "budget"):
@@ -272,12 +272,12 @@ class SealEnd:
 
 
 def _spread(values: Tensor, bound: float) -> Tensor:
-    """How far one party's values reach, in units of the present bound."""
+    """The range statistic of one party's values, in units of the present bound."""
     return (values.double() / bound).abs().clamp(max=8.0).pow(SOFT_MAXIMUM).mean().float()
 
 
 def _decoded(codec: Codec, name: str, wire: Fields) -> Tensor:
-    """A field's values, whatever came for it: the other side may lie."""
+    """A field's values from its wire tensors; the other side is not trusted, so anything wrong is refused."""
     if set(wire) != {name + part for part in codec.parts}:
         raise MessageError(f"'{name}' came as {sorted(wire)}, which are not codes of {codec}; use the same seals.")
     try:

@@ -1,17 +1,18 @@
-"""The secure sum: the owner learns what all parties' values add up to, and nothing else of them.
+"""The secure sum: the owner learns the sum of all parties' values, and nothing else about them.
 
-Every pair of parties shares a mask per ticket (``key_agreement.py``); the one earlier in name order adds it, the
-later one subtracts it. A masked message alone is uniform; in the sum over all parties the masks cancel bit for bit.
+Every pair of parties shares a mask per ticket (``key_agreement.py``). The first of the two in name order adds it, the
+other one subtracts it. A masked message alone is uniformly random; in the sum over all parties the masks cancel.
 
-What the sum itself reveals no mask hides. Sums over a set and over the set without one party, of the same rows,
-differ by that party's values; an owner might only pretend that a party is away. These rules stand against it:
+Masks do not hide what the sum itself reveals. Two sums of the same rows, over a set of parties and over the set without
+one party, differ by that party's values. An owner could pretend that a party is absent to get both. Three rules prevent
+this:
 
-* :class:`colonnade.seal.sum_book.SumBook`: one sum about the same, and one set of parties per person, over all sessions
-  of a job. It is what runtimes rely on.
-* :class:`SumLog`: one opened sum per serial of a session. A failed one is tried again, as the next attempt and with new
-  masks, only while nothing was opened; a changed set begins with a new round.
-* :class:`SetChanges`: a smaller set is signed by everybody who remains in it, logged, and limited per job; after that
-  all remaining parties make a new key agreement. No runtime changes the set of those who agreed on keys.
+* :class:`colonnade.seal.sum_book.SumBook`: one sum about the same subject, and one set of parties per person, in all
+  sessions of a job. The runtimes rely on this rule.
+* :class:`SumLog`: one opened sum per serial of a session. A failed sum is repeated as the next attempt with new masks,
+  but only if it was not opened. A changed set of parties begins with a new round.
+* :class:`SetChanges`: a smaller set is signed by every party in it, logged, and limited per job. Then all remaining
+  parties make a new key agreement. No runtime changes the set of parties after the key agreement.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from colonnade.seal.ring import Ring
 
 
 class SumLog:
-    """Which tickets of a session one party has masked under, and what it knows to be opened.
+    """The tickets of a session that one party has used for masking, and the sums that were opened.
 
-    ``begin`` is called by the maskers. Call ``opened`` as soon as the owner says that it has a sum, or sends anything
-    made from it. The next serial may begin either way. ``names`` and ``round`` bar an owner from summing an old round
-    again with other parties.
+    Maskers call ``begin``. Call ``opened`` as soon as the owner reports that it has a sum, or sends anything computed
+    from it. The next serial may begin in any case. ``names`` and ``round`` keep an owner from summing an old round
+    again over other parties.
 
     >>> log, ticket = SumLog(), Ticket(0, 0, 0, "h")
     >>> log.begin(ticket, b"roster", ("a", "b"))
@@ -46,9 +47,9 @@ class SumLog:
 
     def __init__(self, names: Sequence[str] = (), round: int = -1) -> None:
         self.names: tuple[str, ...] = tuple(names)
-        self.round = round  # the newest one begun
+        self.round = round  # the newest round that was begun
         self._roster = b""
-        self._newest = (-1, -1)  # serial and attempt, of this roster
+        self._newest = (-1, -1)  # serial and attempt, in the session of this roster
         self._at = -1  # the round of that serial
         self._opened = False
 
@@ -67,7 +68,7 @@ class SumLog:
         self._opened = self._opened and not fresh
 
     def _check_again(self, ticket: Ticket) -> None:
-        """A serial that was begun before: another tensor of it, or another attempt."""
+        """Check a ticket of a serial that was begun before: it may be another tensor, or another attempt."""
         if (ticket.serial, ticket.attempt) < self._newest or ticket.round != self._at:
             raise SealError(
                 f"{ticket} came after serial, attempt {self._newest} of round {self._at}; take the next serial."
@@ -78,7 +79,7 @@ class SumLog:
             )
 
     def opened(self, ticket: Ticket) -> None:
-        """Note that the owner has this sum: no further attempt at it."""
+        """Note that the owner has this sum; no further attempt is allowed."""
         if ticket.serial > self._newest[0]:
             raise SealError(f"{ticket} is said to be opened, but was never begun here; look at the owner's log.")
         self._opened = self._opened or ticket.serial == self._newest[0]
@@ -119,7 +120,7 @@ class Masker:
 
 
 def check_messages(messages: Mapping[str, Codes], ring: Ring, names: Collection[str]) -> None:
-    """Refuse messages unless each of ``names`` sent one, all of one shape and ring; the error names the party."""
+    """Refuse messages unless each of ``names`` sent one, of the same shape and ring; the error names the party."""
     if messages.keys() != set(names):
         raise SealError(f"messages of {sorted(messages)} came; a sum needs exactly those of {sorted(names)}.")
     first = min(messages)
@@ -139,7 +140,7 @@ def total(messages: Mapping[str, Codes], ring: Ring, names: Collection[str]) -> 
 
 
 class SetChange(NamedTuple):
-    """Who leaves which session of which job; what every remaining party signs."""
+    """The parties that leave a session of a job; every remaining party signs this."""
 
     job: bytes
     roster: bytes
@@ -153,9 +154,9 @@ class SetChange(NamedTuple):
 class SetChanges:
     """One party's log of set changes in a job: it signs at most ``limit``, and moves on only when all signed the same.
 
-    ``sign`` closes the old membership. If one more party falls away before the rest has a new key agreement, sign a
-    longer list for the old membership; a list that takes somebody back in is refused.
-    Give ``log`` back after a restart, so that the limit holds for the job and not for the process.
+    ``sign`` closes the old membership. If one more party drops out before the others have a new key agreement, sign a
+    longer list for the old membership; a list that readmits a party is refused.
+    Restore ``log`` after a restart, so that the limit holds for the job and not for the process.
     """
 
     def __init__(self, limit: int = 3, log: Sequence[SetChange] = ()) -> None:
@@ -163,7 +164,7 @@ class SetChanges:
         self.log: list[SetChange] = list(log)
 
     def sign(self, membership: Membership, dropped: Collection[str]) -> bytes:
-        """Agree to go on without ``dropped``; send the signature to all who remain. The old session ends here."""
+        """Sign that the job goes on without ``dropped``, and close the old session; the signature is for the others."""
         change = self._change(membership, dropped)
         if change not in self.log:
             self._check(membership, change)
@@ -175,7 +176,7 @@ class SetChanges:
         return SetChange(membership.job, membership.roster, tuple(sorted(set(dropped))))
 
     def _check(self, membership: Membership, change: SetChange) -> None:
-        """Refuse a list that makes no sense, contradicts one signed before, or is one too many."""
+        """Refuse a list that is invalid, contradicts one signed before, or exceeds the limit."""
         rest = set(membership.names) - set(change.dropped)
         if not change.dropped or not set(change.dropped) < set(membership.names) or membership.party not in rest:
             raise SealError(
@@ -192,7 +193,7 @@ class SetChanges:
             raise SealError(f"the set changed {self.limit} times, the most that this job allows; end the job.")
 
     def accept(self, membership: Membership, dropped: Collection[str], signatures: Mapping[str, bytes]) -> Membership:
-        """Check that all who remain signed this very list; gives the new membership, with which to say hello."""
+        """Check that all remaining parties signed the same list, and return the membership of the new session."""
         change = self._change(membership, dropped)
         if not self.log or change != self.log[-1]:
             raise SealError(f"{membership.party!r} did not sign to drop {list(change.dropped)}; sign it first.")

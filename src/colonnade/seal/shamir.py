@@ -1,9 +1,10 @@
 """Shamir's secret sharing over the prime field of ``2**521 - 1``.
 
 A secret of 32 bytes is the value at 0 of a random polynomial of degree ``t - 1``; the share of holder ``x`` is its
-value at ``x``. Any ``t`` shares give the secret, fewer say nothing about it. The field is far larger than the secret,
-so shares that are too few or of different secrets are noticed (but with probability ``2**-265``): they join to a number
-too large. A holder that alters its share on purpose can move the secret unnoticed: compare it with a commitment.
+value at ``x``. Any ``t`` shares give the secret, fewer reveal nothing about it. The field is much larger than the
+secret, so shares that are too few or of different secrets are noticed, except with probability ``2**-265``: they join
+to a number that is too large. A holder can change the secret unnoticed by altering its share on purpose, so compare the
+secret with a commitment.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ VALUE_BYTES = 66
 
 
 class Share(NamedTuple):
-    """The value of the polynomial at one holder's place."""
+    """The value of the polynomial at one holder's number ``x``."""
 
     x: int
     y: int
 
     def raw(self) -> bytes:
-        """The value as bytes of fixed length; whose it is goes without saying."""
+        """The value as bytes of fixed length, without the holder's number."""
         return self.y.to_bytes(VALUE_BYTES)
 
     @classmethod
@@ -38,7 +39,7 @@ class Share(NamedTuple):
 
 
 def threshold(parties: int) -> int:
-    """t, the smallest number above two thirds of the parties, of whom recovery needs four.
+    """t, the smallest number above two thirds of the parties; recovery needs at least four parties.
 
     >>> [threshold(parties) for parties in (4, 6, 14)]
     [3, 5, 10]
@@ -72,7 +73,7 @@ def _value(polynomial: Sequence[int], x: int) -> int:
 
 
 def join(shares: Sequence[Share]) -> bytes:
-    """The secret that ``t`` or more shares stand for; too few or mixed shares are refused.
+    """The secret of ``t`` or more shares; too few shares, or shares of different secrets, are refused.
 
     >>> join(split(b"k" * 32, n=5, t=3)[:2])
     Traceback (most recent call last):

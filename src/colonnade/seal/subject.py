@@ -1,4 +1,4 @@
-"""What a blinded sum is about, as every party works it out by itself: its masks and its log are bound to this."""
+"""The subject of a blinded sum. Every party computes it itself, and binds its masks and its log of sums to it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from colonnade.seal.ring import Ring
 
 
 class Form(NamedTuple):
-    """One tensor of a sum without its values: all that parties must agree on for its codes to add."""
+    """The form of one tensor of a sum: everything that must be equal at all parties so that codes can be added."""
 
     shape: tuple[int, ...]
     ring: Ring
     bound: float
 
     def packed(self) -> bytes:
-        """The form as bytes; a scale counts as the float32 that travels."""
+        """The form as bytes, with the scale as the float32 that is sent."""
         return pack(self.ring.bits, struct.pack("<f", self.bound), *self.shape)
 
 
 class Subject(NamedTuple):
-    """A step of a turn, the people whose rows it adds up in their order, and what all parties were told with it."""
+    """A step of a turn, the people whose rows are summed, in order, and the message that all parties got with it."""
 
     step: str
     purpose: str
@@ -37,26 +37,26 @@ class Subject(NamedTuple):
     people: tuple[int, ...]
     told: bytes = b""
     placed: int = 1
-    """How often this side put rows under the table's name; a simulation does so again and again."""
+    """How often this side replaced the rows of the table; a simulation does so repeatedly."""
     history: bytes = b""
-    """What this party was told in training before, if all were told alike."""
+    """A digest of the earlier training messages to this party, if all parties got the same ones."""
 
     def meaning(self, forms: Mapping[str, Form]) -> bytes:
-        """What masks are bound to: parties that do not agree on all of it share no mask."""
+        """The digest that masks are bound to: parties with different digests share no mask."""
         tensors = [part for name in sorted(forms) for part in (name, forms[name].packed())]
         return hashlib.sha256(pack(PROTOCOL, "meaning", *self._turn(), self.told, self.history, *tensors)).digest()
 
     def key(self, job: bytes) -> bytes:
-        """What a party lends its values to once, whatever it is told or on which scale."""
+        """The digest under which a party takes part in a sum once, independent of messages and scales."""
         return hashlib.sha256(pack(PROTOCOL, "subject", job, self.placed, *self._turn())).digest()[:16]
 
     def _turn(self) -> tuple[str | int | bytes, ...]:
-        people = hashlib.sha256(b"".join(one.to_bytes(8, signed=True) for one in self.people)).digest()
+        people = hashlib.sha256(b"".join(person.to_bytes(8, signed=True) for person in self.people)).digest()
         return self.step, self.purpose, self.table, self.leader, self.round, self.part, people
 
 
 def digest_of(fields: Mapping[str, Tensor]) -> bytes:
-    """A message as it travels, in 32 bytes.
+    """A digest of a message as it is sent, 32 bytes.
 
     >>> import torch
     >>> digest_of({"h": torch.zeros(2)}) == digest_of({"h": torch.zeros(2, 1)})

@@ -1,10 +1,10 @@
-"""What a party has lent its values to, on its own disk before anything of it leaves, so that no restart forgets.
+"""A party's log of the sums that its values went into. It is on disk before anything is sent, so it outlives restarts.
 
-Three rules stand on it, and none takes the owner's word for what is new:
+It enforces three rules, which do not rely on anything that the owner says:
 
-* *One sum about the same.* A step of a round about the same people is summed once. It may be asked again, after a
-  crash or a broken link, only with everything as it was: what was told, scales, this party's values, the parties.
-* *One answer about a network* in a run, if there are open ones.
+* *One sum per subject.* A step of a round about the same people is summed once. It may be asked for again, after a
+  crash or a broken connection, only if everything is the same: the message, scales, this party's values, the parties.
+* *One open reply about a network* in a run, for methods that have such replies.
 * *One set per person.* Two sums of a person's rows over different parties differ by single parties' values. The set
   may not change within a round, and in a job at most as often as the operator allows.
 
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from colonnade.disk.whole_files import append_synced, sync_folder
 from colonnade.errors import CheckpointError, FolderError, SealError
 from colonnade.seal.key_agreement import pack
 from colonnade.seal.subject import Subject
@@ -33,21 +34,21 @@ _HEAD = ["colonnade/sums/1"]
 
 @dataclass(frozen=True)
 class SumRules:
-    """What a party's operator allows of its sums, and the file that remembers them."""
+    """The sums that a party's operator allows, and the file that logs them."""
 
     place: Path | None = None
-    """None for memory, as in a simulation."""
+    """The file of the log; None to keep it in memory, as in a simulation."""
     changes: int | None = None
-    """How often in a job a person may be summed over another set of parties; None for any number, as in a simulation,
-    but never within a round."""
+    """How often in a job the set of parties of a person's sums may change; None for any number, as in a simulation.
+    Within a round it may never change."""
     mix: int = 1
-    """How many parties a sum must have beside this one."""
+    """How many other parties a sum must have."""
     run: int = 1
-    """Which run of the job it is: another one has other weights, so its sums are others, over the same sets."""
+    """The number of the run in the job. Another run has other weights, so its sums are new ones, over the same sets."""
 
 
 class _Place(NamedTuple):
-    """Over which set a person was summed last, in which round, and how often that has changed."""
+    """The set of parties of a person's last sum, its round, and how often the set has changed."""
 
     parties: tuple[str, ...]
     round: int
@@ -69,7 +70,7 @@ another message, scale or state; a sum comes again as it was or not at all.
 
     def __init__(self, party: str, job: bytes, rules: SumRules | None = None) -> None:
         self.party, self.rules = party, rules or SumRules()
-        self.job = job + bytes(self.rules.run - 1)  # told from the run before by its length
+        self.job = job + bytes(self.rules.run - 1)  # runs differ in the length of this
         self._lent: dict[bytes, bytes] = {}
         self._sets: dict[bytes, tuple[str, ...]] = {}
         self._people: dict[int, _Place] = {}
@@ -78,7 +79,7 @@ another message, scale or state; a sum comes again as it was or not at all.
             self._take(entry)
 
     def check_mix(self, parties: Sequence[str]) -> None:
-        """Refuse a sum over fewer than the operator wants."""
+        """Refuse a sum over fewer parties than the operator wants."""
         if len(parties) - 1 < self.rules.mix:
             raise SealError(
                 f"'{self.party}' wants {self.rules.mix} others or more in a sum (mix in [allow]), and this one is over "
@@ -86,7 +87,7 @@ another message, scale or state; a sum comes again as it was or not at all.
             )
 
     def lend(self, about: Subject, meaning: bytes, values: bytes) -> None:
-        """Note a sum before this party's masked values leave; a second one about the same must be the same."""
+        """Log a sum before this party's masked values are sent; a second sum of the same subject must be identical."""
         key = about.key(self.job)
         exact = hashlib.sha256(pack(meaning, values)).digest()[:16]
         if self._lent.get(key, exact) != exact:
@@ -98,9 +99,9 @@ another message, scale or state; a sum comes again as it was or not at all.
             self._note(["sum", key.hex(), exact.hex()])
 
     def tell(self, step: str, values: bytes) -> None:
-        """Note an open answer about a network; asked after every gradient it would show what a sum is to hide."""
+        """Log an open reply about a network; one after every gradient would reveal the values that a sum hides."""
         if self.rules.changes is None:
-            return  # in a simulation it may be watched
+            return  # in a simulation such replies are allowed
         key = hashlib.sha256(pack("told", self.job, step)).digest()[:16]
         if self._lent.get(key, values[:16]) != values[:16]:
             raise SealError(
@@ -111,20 +112,20 @@ another message, scale or state; a sum comes again as it was or not at all.
             self._note(["sum", key.hex(), values[:16].hex()])
 
     def agree(self, about: Subject, survivors: Sequence[str]) -> None:
-        """Note over whom a sum is opened, before this party signs it."""
+        """Log the set of parties of a sum before this party signs it."""
         key, parties = about.key(self.job), tuple(survivors)
         if self._sets.get(key, parties) != parties:
             raise self._differs(about, parties, self._sets[key])
         if key in self._sets:
-            return  # as before, which tells nothing new
+            return  # the same set as before reveals nothing new
         self.check_mix(parties)
-        moved = [one for one in dict.fromkeys(about.people) if self._moves(one, about, parties)]
+        moved = [person for person in dict.fromkeys(about.people) if self._moves(person, about, parties)]
         self._note(["set", key.hex(), list(parties), about.round, _packed(moved)])
-        for one in set(about.people).difference(moved):
-            self._people[one] = self._people[one]._replace(round=about.round)
+        for person in set(about.people).difference(moved):
+            self._people[person] = self._people[person]._replace(round=about.round)
 
     def _moves(self, person: int, about: Subject, parties: tuple[str, ...]) -> bool:
-        """Whether a person was in no set yet or comes into another one; refused if that may not be."""
+        """Whether a person is new or its set of parties changes; refused if it may not change."""
         known = self._people.get(person)
         if known is None or known.parties == parties:
             return known is None
@@ -151,21 +152,21 @@ another message, scale or state; a sum comes again as it was or not at all.
             return
         _, key, parties, number, people = entry
         self._sets[bytes.fromhex(key)] = over = tuple(parties)
-        fresh = _Place(over, number, 0)  # one object for all of them: a sum has many people
-        for one in _unpacked(people):
-            known = self._people.get(one)
-            self._people[one] = fresh if known is None else _Place(over, number, known.changes + 1)
+        fresh = _Place(over, number, 0)  # one object for all people of the sum, who may be many
+        for person in _unpacked(people):
+            known = self._people.get(person)
+            self._people[person] = fresh if known is None else _Place(over, number, known.changes + 1)
 
 
 class _File:
-    """Lines that are only ever added, each on the disk before the call returns."""
+    """A file to which lines are only appended; the disk has a line before ``append`` returns."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
         self._chain = b""
 
     def read(self) -> list[list[Any]]:
-        """All entries; a line that a crash cut off was never acted on, and is removed."""
+        """All entries; a last line that a crash cut off is removed, because nothing was sent after it."""
         try:
             raw = self.place.read_bytes() if self.place.exists() else b""
             whole = raw[: raw.rfind(b"\n") + 1]
@@ -178,23 +179,15 @@ class _File:
             raise self._damaged()
         if not entries:
             self.append(_HEAD)
-            _settle(self.place.parent)
+            sync_folder(self.place.parent)
         return entries[1:]
 
     def append(self, entry: list[Any]) -> None:
-        """Put an entry on the disk."""
+        """Append an entry and wait until the disk has it."""
         text = json.dumps(entry, separators=(",", ":")).encode()
         chain = self._next(text)
         try:
-            with self.place.open("ab") as file:
-                size = file.tell()
-                try:
-                    file.write(text + b"\t" + chain.hex().encode() + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    os.truncate(self.place, size)  # half a line would spoil those after it
-                    raise
+            append_synced(self.place, text + b"\t" + chain.hex().encode() + b"\n")
         except OSError as error:
             raise FolderError(f"{self.place} cannot be written: {error.strerror}; free some space.") from None
         self._chain = chain
@@ -216,18 +209,9 @@ class _File:
         )
 
 
-def _settle(folder: Path) -> None:
-    """Let a new file's name outlive a power cut, too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _packed(people: Sequence[int]) -> str:
     return base64.b64encode(np.array(people, "<i8").tobytes()).decode()
 
 
 def _unpacked(text: str) -> list[int]:
-    return [int(one) for one in np.frombuffer(base64.b64decode(text), "<i8")]
+    return [int(person) for person in np.frombuffer(base64.b64decode(text), "<i8")]

@@ -1,11 +1,11 @@
-"""Which parties to train with: by what they know about the labels, before any method, or by a trained model's heads.
+"""Choose the parties to train with: by their information about the labels, before training, or by a model's heads.
 
 ::
 
     parties' distances ── owner: sums, ranks                       (OpenScores)
     parties' distances ── masks ──> helper: sums, ranks ──> owner  (HelperScores)
                                         |
-                      information.py: nats from ranks ── strategies.py: whom to choose
+                      information.py: nats from ranks ── strategies.py: choice of parties
 
-The function :func:`colonnade.select` puts them together; it lives above the runtimes, in ``selection.py``.
+The function :func:`colonnade.select` puts them together; it is in ``study/select_parties.py``.
 """

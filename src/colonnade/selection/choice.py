@@ -1,4 +1,4 @@
-"""What a selection found: who was chosen, what that is worth, what it cost, and what was opened to whom."""
+"""The result of a selection: the chosen parties, their information, the costs, and what each side learnt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from colonnade.wire.ledger import Ledger
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen parties, the best first, with what is known about all of them.
+    """The chosen parties, the best first, with the facts about all candidates.
 
     ``tables`` is the federation of the owner and the chosen parties, ready for :func:`colonnade.train`.
     Information is in nats and None where it was not measured.
@@ -26,9 +26,9 @@ class Selection:
     """The information of all parties together."""
     notes: dict[str, str]
     opened: tuple[str, ...]
-    """What was opened to whom, in plain sentences."""
+    """What each side learnt, in plain sentences."""
     evaluations: int
-    """Of how many groups distances were added up."""
+    """The number of groups whose distances were added up."""
     touched: float | None
     """The mean share of rows that Fagin's algorithm touched, if it was used."""
     seconds: float
@@ -47,7 +47,7 @@ class Selection:
         return self.information / self.of_all if self.information is not None and self.of_all else None
 
     def to_json(self) -> dict[str, Any]:
-        """The findings as plain data."""
+        """The result as plain data."""
         plain = ("by", "scores", "information", "of_all", "notes", "evaluations", "touched", "seconds", "bytes")
         lists = {"chosen": list(self.chosen), "opened": list(self.opened)}
         return {**lists, **{name: getattr(self, name) for name in plain}, "reached": self.reached}

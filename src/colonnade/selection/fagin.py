@@ -1,13 +1,14 @@
-"""Fagin's algorithms: which rows' distances must be added up at all to find the nearest ones by the sum.
+"""Fagin's algorithms: find the nearest rows by summed distance without adding up the distances of all rows.
 
-Every party ranks the rows by its own distance. Going down all lists at once, one may stop before their end, because
-a row that was in no list so far is farther away, at every party, than the last rows seen there.
+Every party ranks the rows by its own distance. All lists are read from the top at the same time. Reading can stop
+early, because a row that was in no list so far is farther away, at every party, than the last row that was read there.
 
 * *By order* (R. Fagin 1996): stop when the wanted rows were seen in every list. It needs no distance.
 * *By threshold* (Fagin, Lotem, Naor 2001): stop when the best sums are not above the sum of the last distances seen.
-  It stops earlier, but somebody must know those sums on the way.
+  It stops earlier, but somebody must know those sums meanwhile.
 
-Only rows that were seen are *touched*, that is, added up. With many parties the lists disagree and nearly all rows are.
+Only rows that were seen are *touched*, that is, added up. With many parties the lists disagree, and nearly all rows are
+touched.
 """
 
 from __future__ import annotations
@@ -64,5 +65,5 @@ def nearest(distances: Tensor, count: int) -> Nearest:
 
 def touched_by_threshold(distances: Tensor, count: int) -> float:
     """The mean share of rows that the threshold algorithm touches, over the queries of ``distances`` [K, Q, N]."""
-    found = [nearest(query, count).touched for query in distances.transpose(0, 1)]
-    return sum(found) / len(found) / distances.shape[-1]
+    touched = [nearest(query, count).touched for query in distances.transpose(0, 1)]
+    return sum(touched) / len(touched) / distances.shape[-1]

@@ -1,7 +1,7 @@
-"""What a group of parties knows about the labels: one number per group, from the parties' distances.
+"""The information of a group of parties about the labels: one number per group, from the parties' distances.
 
-:class:`OpenScores` lets the owner read every party's distances, once. :class:`HelperScores` lets a helper open
-blinded sums of distances, about rows that it cannot name, and tells the owner only their order.
+With :class:`OpenScores` the owner reads every party's distances, once. With :class:`HelperScores` a helper opens
+blinded sums of distances between rows that it cannot identify, and tells the owner only their order.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from colonnade.wire.ledger import OWNER
 
 Group = tuple[int, ...]
 Score = Callable[[Iterable[int]], Estimate]
-"""What the strategies need: the information of a group of parties."""
+"""The information of a group of parties, as the strategies use it."""
 
 
 class GroupScores(ABC):
-    """Information by group, each group estimated once; ``always`` are parties that are in every group."""
+    """The information of groups, estimated once for each group; the parties in ``always`` are in every group."""
 
     def __init__(
         self, names: Sequence[str], labels: Tensor, sample: Sample, neighbours: int, always: Sequence[int] = ()
     ) -> None:
         self.names, self.sample, self.neighbours, self.always = list(names), sample, neighbours, tuple(always)
         self.labels = labels[sample.rows]
-        self.sparing = False  # add up only what Fagin's algorithm touches
-        self.touched: list[float] = []  # the share of rows, by group
+        self.sparing = False  # whether to add up only the rows that Fagin's algorithm touches
+        self.touched: list[float] = []  # the share of touched rows, by group
         self._known: dict[Group, Estimate] = {}
 
     def __call__(self, group: Iterable[int]) -> Estimate:
-        """The information of a group and of those who always take part."""
+        """The information of a group together with the parties that always take part."""
         members = tuple(sorted({*group, *self.always}))
         if members not in self._known:
             self._known[members] = self._estimate(self._ranks(members))
@@ -47,7 +47,7 @@ class GroupScores(ABC):
 
     @property
     def evaluations(self) -> int:
-        """Of how many groups distances were added up."""
+        """The number of groups whose distances were added up."""
         return sum(len(members) > 1 for members in self._known)
 
     @cached_property
@@ -57,7 +57,7 @@ class GroupScores(ABC):
 
     @cached_property
     def likeness(self) -> Tensor:
-        """How alike two parties order the rows [parties, parties]: the mean correlation of ranks, 1 for a copy."""
+        """How similarly two parties order the rows [parties, parties]: the mean correlation of ranks, 1 for a copy."""
         ranked = torch.stack([order.to(torch.float32) for order in self.orders])
         ranked = torch.nn.functional.normalize(ranked - ranked.mean(2, keepdim=True), dim=2).flatten(1)
         return (ranked @ ranked.T / self.sample.queries).fill_diagonal_(0.0)
@@ -66,7 +66,7 @@ class GroupScores(ABC):
         return information(ranked, self.labels, self.neighbours)
 
     def _cells(self, members: Group) -> Tensor:
-        """What Fagin's algorithm touches for a group, found from the parties' orders alone."""
+        """The cells that Fagin's algorithm touches for a group; they follow from the parties' orders alone."""
         lists = torch.stack([self.orders[k] for k in members])
         cells = touched_by_order(lists, same_class(self.labels, self.sample.queries), self.neighbours)
         self.touched.append(float(cells.float().mean()))
@@ -80,7 +80,7 @@ class GroupScores(ABC):
     @property
     @abstractmethod
     def opened(self) -> list[str]:
-        """What was opened to whom, in plain sentences."""
+        """What each side learnt, in plain sentences."""
 
     @abstractmethod
     def _ranks(self, members: Group) -> Tensor:
@@ -108,12 +108,12 @@ class OpenScores(GroupScores):
 
     @cached_property
     def orders(self) -> list[Tensor]:
-        """Every party's own ranks, found by the owner."""
+        """Every party's own ranks, computed by the owner."""
         return [ranks(distances) for distances in self.distances]
 
     @property
     def opened(self) -> list[str]:
-        """The owner has everything."""
+        """The owner learns all distances."""
         queries, rows = self.sample.shape
         others = [name for k, name in enumerate(self.names) if k not in self.always]
         return [
@@ -128,7 +128,7 @@ class OpenScores(GroupScores):
 
 
 class HelperScores(GroupScores):
-    """The owner reads orders only: each party's own from the party, a group's from the helper that opens its sum."""
+    """The owner reads only orders: each party's own from the party, a group's from the helper that opens its sum."""
 
     def __init__(
         self,
@@ -152,29 +152,29 @@ class HelperScores(GroupScores):
 
     @property
     def orders(self) -> list[Tensor]:
-        """Every party's own ranks, as it told them."""
+        """Every party's own ranks, from its reply."""
         return self._own
 
     @property
     def opened(self) -> list[str]:
-        """The helper has sums, the owner orders."""
+        """The helper learns sums, the owner learns orders."""
         queries, rows = self.sample.shape
-        told = [
+        sentences = [
             f"The owner read who is nearer than whom among {rows} rows, for {queries} queries: by each party's own "
             f"columns, and by those of {self.sums} groups together. It read no distance.",
             f"{self.helper.name} opened the summed distances of {self.sums} groups, each time about the same rows in "
             "another secret order and in other units; it knows no id, no label and no column.",
         ]
         if self.sparing:
-            told.append(
+            sentences.append(
                 f"The parties and {self.helper.name} learnt how many rows each query needed, which hints at how pure "
                 "its neighbourhood is in labels."
             )
-        return [*told, "The parties learnt nothing else of each other."]
+        return [*sentences, "The parties learnt nothing else of each other."]
 
     def _ranks(self, members: Group) -> Tensor:
         if len(members) == 1:
-            return self._own[members[0]]  # nothing to add, so nothing is opened
+            return self._own[members[0]]  # the party's own ranks; there is no sum to open
         self.sums += 1
         queries, rest = self.sample.shuffled(self.secret, self.sums)
         rows = torch.cat([queries, rest])
@@ -182,14 +182,14 @@ class HelperScores(GroupScores):
         if self.sparing:
             cells = packed(self._cells(members)[queries][:, rows])
             self.parties.tell(self.steps.want, turn, all=cells, to=members)
-            came = self.helper.order_some(self.steps.some, members, turn, cells)
+            reply = self.helper.order_some(self.steps.some, members, turn, cells)
         else:
-            came = self.helper.order(self.steps.stretched, members, turn, self.sample.queries)
-        return self._named(came, queries, rows)
+            reply = self.helper.order(self.steps.stretched, members, turn, self.sample.queries)
+        return self._named(reply, queries, rows)
 
-    def _named(self, came: Ranks, queries: Tensor, rows: Tensor) -> Tensor:
-        """An order of shuffled rows as one of the rows that the owner knows."""
-        shuffled = checked_ranks(came.nearer, self.sample.shape, f"{self.helper.name} (for the {OWNER})")
+    def _named(self, reply: Ranks, queries: Tensor, rows: Tensor) -> Tensor:
+        """The helper's order of shuffled rows, as an order of the sample's rows."""
+        shuffled = checked_ranks(reply.nearer, self.sample.shape, f"{self.helper.name} (for the {OWNER})")
         named = torch.empty_like(shuffled)
         named[queries[:, None], rows[None, :]] = shuffled
         return named

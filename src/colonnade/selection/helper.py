@@ -1,8 +1,8 @@
-"""The helper: a side without labels or columns that opens sums of distances and gives away only their order.
+"""The helper: a side without labels or columns that opens sums of distances and reveals only their order.
 
-It does not know the key that the rows' order follows from, so it cannot say whose distances it sees. Every sum comes
-in another order and in other units, so that two of them cannot be subtracted as they stand; whoever found out which
-row of one is which row of the other could, and with enough groups would have every party's distances.
+It does not know the key that the rows' order follows from, so it cannot identify the rows of the distances. Every sum
+has another order of rows and other units, so that two sums cannot simply be subtracted. If somebody matched the rows of
+two sums, they could be; with enough groups that would give every party's distances.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Helper:
         return self._tell(checked_distances(total, (queries, len(turn.rows)), _who(parties, members)), turn)
 
     def order_some(self, step: Callable[..., Distances], members: tuple[int, ...], turn: Turn, cells: Cells) -> Ranks:
-        """As :meth:`order`, but only of the cells that the owner names; all others come last."""
+        """As :meth:`order`, but only by the cells that the owner wants; all others come last."""
         parties = self.among(members)
         wire = self.half.seal(cells, [self.name], "want", turn)
         wanted = unpacked(self._own.hear(wire, Cells, fields_of(cells), "want", turn), len(turn.rows))

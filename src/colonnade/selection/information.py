@@ -1,11 +1,11 @@
-"""How much some columns tell about the labels: Ross's nearest-neighbour estimator, from neighbour orders alone.
+"""The information of columns about the labels: Ross's nearest-neighbour estimator, from neighbour orders alone.
 
 B. C. Ross, "Mutual information between discrete and continuous data sets", PLoS ONE 2014. For each query row let d be
 the distance to its k-th neighbour of the same class and m the number of rows of any class within d; then
 
     I = psi(N) - mean psi(N_class) + psi(k) - mean psi(m)        (in nats; N rows, N_class of the query's class)
 
-No distance is in it, only who is nearer than whom: so ranks are all that anybody needs to tell. With ties k is the
+It uses no distance, only which row is nearer than which. Parties therefore need to send only ranks. With ties k is the
 number of rows of the same class within d, as in Gao et al. 2017; without ties that is Ross's k.
 
 A query is a row too: queries are the first rows of every sample, and no row is its own neighbour.
@@ -20,14 +20,14 @@ from torch import Tensor
 
 from colonnade.errors import ConfigError, TableError
 
-SURE = 3.0  # standard errors; queries share their rows, so two would find information in noise now and then
+SURE = 3.0  # standard errors; queries share their rows, so with two noise would sometimes seem to have information
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An amount of information in nats, as the mean over the queries, and how far it may be off.
+    """An amount of information in nats, as the mean over the queries, with its standard error.
 
-    The difference of two estimates is that of the same queries, so its error is much smaller than either's.
+    The difference of two estimates is taken query by query, so its error is much smaller than either's.
 
     >>> gain = Estimate(torch.tensor([2.0, 4.0])) - Estimate(torch.tensor([1.0, 3.0]))
     >>> gain.value, gain.error
@@ -35,11 +35,11 @@ class Estimate:
     """
 
     each: Tensor
-    """What every query says."""
+    """The information by query."""
 
     @property
     def value(self) -> float:
-        """The estimate; around nought it may be negative."""
+        """The estimate; near zero it may be negative."""
         return float(self.each.mean())
 
     @property
@@ -49,7 +49,7 @@ class Estimate:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it cannot be told from nought: within three standard errors of it, or below."""
+        """Whether it cannot be distinguished from zero: it is at most three standard errors above."""
         return self.value <= SURE * self.error
 
     def __sub__(self, other: Estimate) -> Estimate:
@@ -74,7 +74,7 @@ def ranks(distances: Tensor) -> Tensor:
 
 
 def same_class(labels: Tensor, queries: int) -> Tensor:
-    """Which rows [Q, N] have the class of each query, itself left out."""
+    """Which rows [Q, N] have the class of each query, without the query itself."""
     return (labels[:queries, None] == labels[None, :]).fill_diagonal_(False)
 
 
@@ -94,8 +94,8 @@ def information(ranked: Tensor, labels: Tensor, neighbours: int = 3) -> Estimate
         raise TableError(
             f"no query has another row of its class among the {rows} rows; use more rows, or classes that occur twice."
         )
-    kept = alike > 0  # a row that is alone in its class says nothing
-    same, alike, ranked = same[kept], alike[kept], ranked[kept]
+    usable = alike > 0  # a row that is alone in its class has no information
+    same, alike, ranked = same[usable], alike[usable], ranked[usable]
     nearest = torch.where(same, ranked, rows).topk(min(neighbours, rows), dim=1, largest=False).values
     radius = nearest.gather(1, alike.clamp(max=neighbours)[:, None] - 1)
     within = ranked <= radius
@@ -104,7 +104,7 @@ def information(ranked: Tensor, labels: Tensor, neighbours: int = 3) -> Estimate
 
 
 def check_neighbours(neighbours: int, rows: int) -> None:
-    """Refuse neighbours that cannot be found."""
+    """Refuse a number of neighbours that is out of range."""
     if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
         raise ConfigError(f"neighbours={neighbours!r} is out of range; give a whole number from 1, such as 3.")
     if rows <= neighbours:

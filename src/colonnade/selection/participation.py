@@ -1,6 +1,6 @@
-"""Who takes part: a share of the parties by score, and in training such a share anew every few rounds.
+"""The parties that take part: a share of them by score; in training the share is chosen again every few rounds.
 
-Plain functions that need no run, for methods that choose parties on their way, as FedOptimus does.
+These are plain functions that need no run, for methods that choose parties during training, as FedOptimus does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from colonnade.selection.information import information, ranks
 
 
 def how_many(share: float, parties: int) -> int:
-    """The number of parties that a share of them is: the nearest one, but at least one.
+    """The number of parties in a share of them, rounded to the nearest, but at least one.
 
     >>> how_many(1 / 3, 12), how_many(0.5, 5), how_many(0.01, 5)
     (4, 3, 1)
@@ -32,7 +32,7 @@ def how_many(share: float, parties: int) -> int:
 
 
 def best(scores: Sequence[float], count: int) -> list[int]:
-    """The numbers of the ``count`` highest scores, the highest first and the earlier one of equals.
+    """The numbers of the ``count`` highest scores, the highest first; of equal scores the earlier one.
 
     >>> best([0.1, 0.9, 0.9, 0.5], 3)
     [1, 2, 3]
@@ -70,15 +70,15 @@ def information_of_embeddings(distances: Sequence[Tensor], labels: Tensor, neigh
     """
     queries = len(distances[0]) if len(distances) else 0
     shape = (queries, len(labels))
-    checked = [checked_distances(one, shape, f"party number {party}") for party, one in enumerate(distances)]
-    return [information(ranks(one), labels, neighbours).value for one in checked]
+    checked = [checked_distances(own, shape, f"party number {party}") for party, own in enumerate(distances)]
+    return [information(ranks(own), labels, neighbours).value for own in checked]
 
 
 @dataclass(frozen=True)
 class Participation:
-    """A share of the parties takes part in each round, and it is chosen anew every so many rounds.
+    """A share of the parties takes part in each round, and is chosen again every ``every`` rounds.
 
-    It keeps nothing: a method notes who took part, in its state, and passes it on.
+    It has no state: a method keeps the present participants in its own state and passes them in.
 
     >>> half = Participation(share=0.5, every=2)
     >>> half.of_round(0, [], lambda: [0.1, 0.9])
@@ -96,9 +96,9 @@ class Participation:
             raise ConfigError(f"every={self.every!r} is out of range; give a whole number of rounds from 1.")
 
     def is_due(self, number: int) -> bool:
-        """Whether the parties are scored anew in this round."""
+        """Whether the parties are scored again in this round."""
         return number % self.every == 0
 
     def of_round(self, number: int, before: Sequence[int], score: Callable[[], Sequence[float]]) -> list[int]:
-        """Who takes part in a round; ``score`` is called only when it is due, or if nobody took part before."""
+        """The participants of a round; ``score`` is called only if they are chosen again, or if there are none yet."""
         return participants(score(), self.share) if self.is_due(number) or not before else list(before)

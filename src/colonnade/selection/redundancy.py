@@ -1,4 +1,4 @@
-"""Which parties bring nothing: noise, and copies of others."""
+"""Parties that add no information: noise, and copies of other parties."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from itertools import combinations
 from colonnade.selection.group_scores import GroupScores
 
 ALIKE = 0.6
-"""Correlation of two parties' orders above which one may be a copy; parties that only know alike things stay below."""
+"""Correlation of two parties' orders above which one may be a copy; parties with merely similar columns stay below."""
 
 
 def noise(scores: GroupScores) -> set[int]:
-    """The parties whose own information cannot be told from nought."""
+    """The parties whose own information cannot be distinguished from zero."""
     return {party for party, own in enumerate(scores.own) if own.is_nothing}
 
 
 def twins(scores: GroupScores) -> dict[int, set[int]]:
-    """For each party those that are a copy of it or it of them: given the one, the other adds nothing.
+    """For each party its copies: given the one, the other adds no information.
 
-    Only pairs that order the rows alike are looked at, so that few sums are opened for it.
+    Only pairs that order the rows similarly are compared, so that few sums are opened for it.
     """
     dull = noise(scores)
-    found: dict[int, set[int]] = {party: set() for party in range(len(scores.names))}
-    for pair in combinations(found, 2):
+    copies: dict[int, set[int]] = {party: set() for party in range(len(scores.names))}
+    for pair in combinations(copies, 2):
         if float(scores.likeness[pair]) < ALIKE or dull.intersection(pair):
             continue
         richer = max(pair, key=lambda party: scores([party]).value)
         if (scores(pair) - scores([richer])).is_nothing:
-            found[pair[0]].add(pair[1])
-            found[pair[1]].add(pair[0])
-    return found
+            copies[pair[0]].add(pair[1])
+            copies[pair[1]].add(pair[0])
+    return copies
 
 
 def notes(scores: GroupScores, chosen: Sequence[int], copies: dict[int, set[int]]) -> dict[str, str]:
-    """What is to be said of each party, by name; of most nothing."""
+    """A remark about a party, by name; most parties have none."""
     said: dict[str, str] = {}
     for party in noise(scores):
         own = scores.own[party]

@@ -1,6 +1,6 @@
-"""What the owner and the parties know and the helper does not: the order of the rows, and the length of every query.
+"""The secret that the owner and the parties hide from the helper: the order of the rows, and the unit of every query.
 
-Both follow from one key by AES in counter mode, so nobody without the key can tell which row is which.
+Both follow from one key by AES in counter mode, so nobody without the key can identify the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Secret:
 
     @classmethod
     def of_seed(cls, seed: int) -> Secret:
-        """The key of a simulation: every run of one process must repeat, so its secrets follow from the seed."""
+        """The key of a simulation; it follows from the seed, because a simulation must be repeatable."""
         return cls(hashlib.sha256(f"select/{seed}".encode()).digest()[:KEY_BYTES])
 
     def order(self, count: int, what: str, number: int) -> Tensor:

@@ -1,8 +1,8 @@
-"""Ways to choose parties by the information of groups: each takes a score and gives numbers, the best first.
+"""Ways to choose parties by the information of groups: each takes a score and returns party numbers, the best first.
 
-* :func:`greedy` adds the party that adds most, and knows what is left out for good reasons; the one to use.
+* :func:`greedy` adds the party that adds most information, and leaves out copies and noise; this is the one to use.
 * :func:`by_groups` is VF-PS (Jiang et al., NeurIPS 2022): random groups, each member credited with its groups' scores.
-* :func:`by_single` takes the best by themselves, :func:`at_random` any; both are for comparison.
+* :func:`by_single` takes the parties that are best by themselves, :func:`at_random` any; both are for comparison.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def greedy(
 ) -> list[int]:
     """Up to ``count`` parties, each the one that adds most to those before it.
 
-    ``twins`` says who is a copy of whom: nobody is chosen beside a twin. Who is ``noise`` by itself must add something
-    to those before it. So fewer are chosen if only copies and noise are left.
+    ``twins`` are the copies of each party: no party is chosen beside a copy of it. A party that is ``noise`` by itself
+    is chosen only if it adds to those before it. So fewer are chosen if only copies and noise are left.
 
     >>> from colonnade.selection.information import Estimate
     >>> columns = {0: {"a", "b"}, 1: {"a", "b"}, 2: {"c"}, 3: set()}
@@ -57,7 +57,7 @@ def by_groups(score: Score, candidates: Sequence[int], count: int, tests: int, s
 
 
 def random_groups(candidates: Collection[int], tests: int, seed: int) -> list[list[int]]:
-    """Groups that every party is in with probability one half; none is empty.
+    """Random groups that are not empty; every party is in each with probability one half.
 
     >>> all(random_groups([3, 4], tests=9, seed=0))
     True
@@ -71,7 +71,7 @@ def random_groups(candidates: Collection[int], tests: int, seed: int) -> list[li
 
 
 def by_single(score: Score, candidates: Sequence[int], count: int) -> list[int]:
-    """The ``count`` parties that know most by themselves, beside those who always take part."""
+    """The ``count`` parties with the most information by themselves, beside those that always take part."""
     return [candidates[k] for k in best([score([k]).value for k in candidates], count)]
 
 

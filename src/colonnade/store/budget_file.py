@@ -1,4 +1,7 @@
-"""Privacy budgets on disk between checkpoints: evaluating and predicting are releases that no checkpoint follows."""
+"""The file in a run folder with what was used of every party's privacy budget.
+
+It is also written between checkpoints: evaluations and predictions release values too, and no checkpoint follows them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from torch import Tensor
 
 from colonnade.core.state import under
 from colonnade.disk.tensor_files import read_tensors
+from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import CheckpointError
-from colonnade.store.run_folder import write_bytes
 from colonnade.wire.ends import Ends
 
 SPENT = "privacy.safetensors"
@@ -22,14 +25,17 @@ DIGEST = "digest"
 
 
 def write_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
-    """Write down what every party's releases have cost so far."""
+    """Write what all of each party's releases have used of its privacy budget."""
     spent = {name: ends[name].spent() for name in names}
     flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
     write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}), durable=True)
 
 
 def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
-    """Take back what was written; a file that is gone or altered is not taken for nothing spent."""
+    """Read the used budgets back into the channel.
+
+    A file that is missing or altered is an error: it must not look as if nothing was used.
+    """
     budgets = {name: budget for name in names if (budget := ends[name].budget) is not None}
     if not (folder / SPENT).exists():
         if any(budget.releases for budget in budgets.values()):
@@ -44,7 +50,7 @@ def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
 
 
 def is_written(folder: Path) -> bool:
-    """Whether a folder says what was spent."""
+    """Whether a folder has the file of used budgets."""
     return (folder / SPENT).exists()
 
 
@@ -53,7 +59,7 @@ def _read(folder: Path) -> dict[str, Tensor]:
         flat = load(read_tensors(folder / SPENT))
     except (OSError, ValueError, SafetensorError):
         raise _not_known(folder, "damaged") from None
-    written = flat.pop(DIGEST, None)  # older folders have none
+    written = flat.pop(DIGEST, None)  # folders of older versions have no digest
     if written is not None and not torch.equal(written, _digest(flat)):
         raise _not_known(folder, "damaged")
     return flat

@@ -1,14 +1,13 @@
 """Saved states: safetensors files, one per side, and a JSON manifest with their hashes.
 
-A checkpoint is written beside its place and renamed into it, so it is there whole or not at all.
-Reading checks every hash; a torn or altered checkpoint is refused by name.
+A checkpoint is written to a draft folder that is then renamed, so a checkpoint is either complete or absent.
+Reading checks every hash. An incomplete or altered checkpoint is refused, and the error names the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,7 @@ from safetensors.torch import save as save_tensors
 from colonnade.core.state import Packed
 from colonnade.disk.small_files import opened, read_json
 from colonnade.disk.tensor_files import check_length
+from colonnade.disk.whole_files import write_synced
 from colonnade.errors import CheckpointError, FolderError, TrainingError
 
 FORMAT = "colonnade-checkpoint-1"
@@ -58,16 +58,16 @@ def write(folder: Path, round: int, states: Mapping[str, Packed], facts: dict[st
 
 
 def is_there(folder: Path) -> bool:
-    """Whether a folder has a whole checkpoint."""
+    """Whether a folder has a complete checkpoint."""
     return bool(_rounds(folder))
 
 
 def newest(folder: Path) -> Path:
     """The newest checkpoint in a folder."""
-    found = _rounds(folder)
-    if not found:
+    checkpoints = _rounds(folder)
+    if not checkpoints:
         raise CheckpointError(f"there is no checkpoint in {folder}; train with folder= to write some.")
-    return found[-1]
+    return checkpoints[-1]
 
 
 def read_facts(place: Path) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def read_facts(place: Path) -> dict[str, Any]:
 
 
 def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
-    """The states and facts of one checkpoint, every byte checked."""
+    """The states and facts of one checkpoint, after every file's hash was checked."""
     manifest = _read_manifest(place)
     states = {}
     for name, expected in manifest["files"].items():
@@ -93,7 +93,7 @@ def read(place: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
 
 
 def check(place: Path) -> None:
-    """Refuse a checkpoint of which a file is missing or not as it was written; nothing of it is held in memory."""
+    """Refuse a checkpoint with a file that is missing or altered, without loading any file into memory."""
     for name, expected in _read_manifest(place)["files"].items():
         path = place / f"{name}.safetensors"
         with _opened_file(place, path) as file:
@@ -113,7 +113,7 @@ def _opened_file(place: Path, path: Path) -> Iterator[BufferedReader]:
 
 def _check_file(place: Path, name: str, file: BufferedReader, expected: str) -> None:
     try:
-        check_length(file)  # first: a header may speak of more bytes than any memory has
+        check_length(file)  # checked first: a header may claim more bytes than fit into memory
     except ValueError as error:
         raise _damaged(place, f"{name} {error}") from None
     file.seek(0)
@@ -122,7 +122,7 @@ def _check_file(place: Path, name: str, file: BufferedReader, expected: str) -> 
 
 
 def read_before(folder: Path) -> dict[str, Packed]:
-    """The states of the newest checkpoint but one; none if it is not there, or damaged."""
+    """The states of the newest checkpoint but one; empty if there is none, or if it is damaged."""
     try:
         return read(_rounds(folder)[-2])[0]
     except (IndexError, CheckpointError):
@@ -171,7 +171,7 @@ def _rounds(folder: Path) -> list[Path]:
 
 
 def _free_place(folder: Path, round: int) -> Path:
-    # A round that is written again gets a place of its own: the old one stays until the new one is there.
+    # A round that is written again gets a folder of its own, so the old one stays until the new one is complete.
     first = f"{round:08d}"
     before = [path.name for path in _rounds(folder) if path.name.startswith(first)]
     if not before:
@@ -182,13 +182,11 @@ def _free_place(folder: Path, round: int) -> Path:
 
 def _write_file(path: Path, raw: bytes) -> None:
     with path.open("wb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
+        write_synced(file, raw)
 
 
 def check_finite(states: Mapping[str, Packed], names: Mapping[str, str], after: int) -> None:
-    """Refuse to keep a state that is not made of numbers: the checkpoint before it must stay the newest."""
+    """Refuse to save a state with NaN or infinite values, so that the last good checkpoint stays the newest."""
     for side, state in states.items():
         for name, value in state.items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):

@@ -1,4 +1,4 @@
-"""What a checkpoint says of its run: every fact of the kind that it must be, before anything is made of it."""
+"""The facts that a checkpoint keeps about its run, and the form that they are checked against before use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TASK = Kind(f"one of {', '.join(TASKS)}", lambda value: isinstance(value, str) 
 
 def _is_table(value: Any) -> bool:
     shaped = isinstance(value, list) and len(value) == 3 and isinstance(value[2], list)
-    return shaped and isinstance(value[0], str) and all(_SOME.fits(one) for one in (value[1], *value[2]))
+    return shaped and isinstance(value[0], str) and all(_SOME.fits(size) for size in (value[1], *value[2]))
 
 
 _TABLE = Kind("a table's name, rows and shape", _is_table)
@@ -80,7 +80,7 @@ FACTS: Form = {
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What the newest checkpoint of a run's folder says of the run, which ``config.json`` must not contradict."""
+    """The facts in the newest checkpoint of a run folder, after a check that ``config.json`` describes the same run."""
     written = _read_config(folder)
     newest = checkpoint.newest(folder / "checkpoints")
     facts = checkpoint.read_facts(newest)

@@ -1,4 +1,4 @@
-"""Every party's preparation in a run's folder, each in files of its own: JSON and safetensors."""
+"""Every party's preparation in a run folder: one JSON and one safetensors file per party."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from safetensors.numpy import save as save_arrays
 
 from colonnade.disk.small_files import read_json
 from colonnade.disk.tensor_files import read_tensors
+from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError
-from colonnade.store.run_folder import make_folder, write_bytes, write_text
 from colonnade.tables.prepare.preparation import Preparation
 
 PLACE = "preparation"
 
 
 def write_preparations(folder: Path, preparations: Mapping[str, Preparation]) -> None:
-    """Write what is not there yet; a run's preparations never change."""
+    """Write the preparations whose files do not exist yet; those of a run never change."""
     if not preparations:
         return
     inside = make_folder(folder / PLACE)
@@ -33,11 +33,11 @@ def write_preparations(folder: Path, preparations: Mapping[str, Preparation]) ->
             raw = save_arrays(arrays)
             write_bytes(place.with_suffix(".safetensors"), raw)
             written = {"name": name, "preparation": facts, "digest": _digest(name, facts, raw)}
-            write_text(place, json.dumps(written))  # last: it says that both are there
+            write_text(place, json.dumps(written))  # written last: its existence means that both files are complete
 
 
 def read_preparations(folder: Path) -> dict[str, Preparation]:
-    """Those of a folder by the names of their parties, the owner's first; none if there are none."""
+    """The preparations in a run folder by party name, the owner's first; empty if it has none."""
     return dict(_read(place) for place in sorted((folder / PLACE).glob("*.json")))
 
 
@@ -46,7 +46,7 @@ def _read(place: Path) -> tuple[str, Preparation]:
         written = read_json(place)
         raw = read_tensors(place.with_suffix(".safetensors"))
         name, facts = str(written["name"]), written["preparation"]
-        if written.get("digest") not in (None, _digest(name, facts, raw)):  # older folders have none
+        if written.get("digest") not in (None, _digest(name, facts, raw)):  # folders of older versions have no digest
             raise ValueError
         arrays = load_arrays(raw)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):

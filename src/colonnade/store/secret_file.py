@@ -1,4 +1,4 @@
-"""A side's secret on its own disk, drawn once: what its randomness follows from, see ``randomness.py``."""
+"""A side's secret on its own disk, drawn once. All of its randomness follows from it, see ``core/randomness.py``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 
 from colonnade.core.randomness import SECRET_BYTES
 from colonnade.disk.small_files import read_small
+from colonnade.disk.whole_files import write_synced
 from colonnade.errors import CheckpointError, FolderError
 
 
 def fresh_secret() -> bytes:
-    """A secret that nobody had before."""
+    """A new secret from the operating system's random numbers."""
     return os.urandom(SECRET_BYTES)
 
 
 def secret_in(folder: Path) -> bytes:
-    """The secret that a side keeps in this folder; drawn at the first time, and whole or not there at all."""
+    """The secret that a side keeps in this folder; it is drawn and written at the first call."""
     place = folder / "secret.key"
     try:
         if not place.exists():
@@ -30,10 +31,8 @@ def secret_in(folder: Path) -> bytes:
 
 
 def _draw(place: Path) -> None:
-    beside = place.with_suffix(".new")
-    beside.unlink(missing_ok=True)
-    with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        file.write(fresh_secret())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(place)
+    draft = place.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        write_synced(file, fresh_secret())
+    draft.rename(place)

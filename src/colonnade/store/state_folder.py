@@ -1,4 +1,4 @@
-"""A party's states in its own folder, so that its process can die and come back."""
+"""A party's states in its own folder, so that its process can be restarted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 from colonnade.core.state import Packed
+from colonnade.disk.whole_files import make_folder
 from colonnade.runtime.remote.state_store import StateStore
 from colonnade.store import checkpoint
-from colonnade.store.run_folder import make_folder
 
 
 class StateFolder(StateStore):
-    """States by number, each a checkpoint of one side: there whole or not at all."""
+    """States by number, each a checkpoint of one side that is either complete or absent."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -20,11 +20,11 @@ class StateFolder(StateStore):
         self.numbers = sorted(int(path.name) for path in self.folder.iterdir() if _is_whole(path))
 
     def write(self, number: int, state: Packed) -> None:
-        """Write a state beside its place and rename it into it."""
+        """Write a state as a checkpoint."""
         checkpoint.write(self.folder / f"{number:08d}", number, {"party": state}, {})
 
     def read(self, number: int) -> Packed:
-        """A state, every byte checked."""
+        """Read a state, after its hash was checked."""
         states, _ = checkpoint.read(checkpoint.newest(self.folder / f"{number:08d}"))
         return states["party"]
 
@@ -34,5 +34,5 @@ class StateFolder(StateStore):
 
 
 def _is_whole(path: Path) -> bool:
-    """A folder whose checkpoint was still being written has only a draft in it."""
+    """Whether it has a complete checkpoint; one that was still being written is only a draft."""
     return path.name.isdigit() and any(path.glob("[0-9]*"))

@@ -1,4 +1,4 @@
-"""The one number that explanations compare, and which runs may be asked for it again and again."""
+"""The score that explanations compare, and the check that a run's seals allow many predictions for the same rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.run.training import Run
 
 
 def score_name(run: Run) -> str:
-    """Which metric predictions of a run are compared by; more is better."""
+    """The metric by which a run's predictions are compared; higher is better."""
     return run.task.score
 
 
@@ -19,15 +19,19 @@ def score(run: Run, outputs: Tensor, labels: Tensor) -> float:
 
 
 def check_run(run: object) -> None:
-    """Refuse what is no trained run."""
+    """Refuse an object that is not a trained run."""
     if not isinstance(run, Run):
         raise ConfigError(f"a {type(run).__name__} came where the trained run was expected; give what cn.train gave.")
 
 
 def check_may_compare(run: Run) -> None:
     """Refuse a run whose seals would be undone by many predictions for the same rows."""
-    if run.method.predicts_alone:
-        return
+    if not run.method.predicts_alone:
+        check_seals(run)
+
+
+def check_seals(run: Run) -> None:
+    """Refuse a run under Noise or blinded sums, whose parties must not be asked more than the method asks them."""
     if run.seals.noise is not None:
         raise SealError(
             f"{run.method.name} was trained with Noise, and every one of many predictions for the same rows would be "

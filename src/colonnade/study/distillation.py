@@ -1,4 +1,4 @@
-"""Solo models: what a federation has learnt, in a model that the owner has by itself."""
+"""Distillation: a model of the owner alone is trained towards the predictions of a trained federation."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def _check_labels(task: Task, owner: Table, temperature: float) -> None:
     if task.name == "values" and temperature != 1:
         raise ConfigError(f"temperature={temperature} flattens probabilities, and values have none; leave it out.")
     task.check(owner.labels)
-    found = max(check_classes(owner.labels, owner.name), len(owner.classes)) if task.name == "classes" else task.outputs
-    if found != task.outputs:
-        raise TableError(f"the labels have {found} classes, but the federation was trained on {task.outputs}.")
+    count = max(check_classes(owner.labels, owner.name), len(owner.classes)) if task.name == "classes" else task.outputs
+    if count != task.outputs:
+        raise TableError(f"the labels have {count} classes, but the federation was trained on {task.outputs}.")
 
 
 def _check_number(name: str, value: Any, least: float, most: float, words: str) -> None:

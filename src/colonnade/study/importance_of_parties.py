@@ -31,7 +31,7 @@ BAR = 24
 
 @dataclass(frozen=True)
 class Importance:
-    """One number per party that says how much it matters, and how sure that is."""
+    """How much each party matters, and the standard deviation of that number."""
 
     each: dict[str, float]
     """The mean drop of the score without the party's columns, or the mean head norm of several runs."""
@@ -73,8 +73,8 @@ def importance(
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
     >>> run = cn.train(train, "vimadmm", epochs=2)
-    >>> found = cn.importance(run, test, repeats=2)
-    >>> found.ranking[-1], min(found.each.values()) > 0
+    >>> measured = cn.importance(run, test, repeats=2)
+    >>> measured.ranking[-1], min(measured.each.values()) > 0
     ('party 1', True)
     """
     check_run(run)
@@ -89,7 +89,7 @@ def importance(
     drops = {
         table.name: _drops(run, base, _disturbed(run, test, table, by, scale, seeds), labels, seeds)
         for table in parties_of(test)
-        if by != "away" or table is not test[0]  # the owner is never away from itself
+        if by != "away" or table is not test[0]  # the owner's own columns cannot be absent
     }
     return Importance(
         each={name: float(on_all.mean()) for name, (on_all, _) in drops.items()},
@@ -103,23 +103,23 @@ def importance(
 def _disturbed(
     run: Run, test: Sequence[Table], table: Table, by: str, scale: float, seeds: Sequence[tuple[int, int]]
 ) -> Iterable[Tensor]:
-    """Outputs without what the table's columns say, one per seed."""
+    """The run's outputs with the table's columns disturbed, one tensor per seed."""
     if by == "away":
         policy = "zero" if run.settings.missing == "refuse" else run.settings.missing
         return [run.outputs(test, away=[table.name], missing=policy)] * len(seeds)
-    changed = (shuffled(table, *seed) if by == "permutation" else noisy(table, scale, *seed) for seed in seeds)
-    return (run.outputs(exchanged(test, one)) for one in changed)
+    changed_tables = (shuffled(table, *seed) if by == "permutation" else noisy(table, scale, *seed) for seed in seeds)
+    return (run.outputs(exchanged(test, changed_table)) for changed_table in changed_tables)
 
 
 def _drops(
     run: Run, base: Tensor, disturbed: Iterable[Tensor], labels: Tensor, seeds: Sequence[tuple[int, int]]
 ) -> tuple[Tensor, Tensor]:
-    """What each disturbance costs on all rows, and on a bootstrap of them that is another each time."""
+    """The loss of score by each disturbance: on all rows, and on a bootstrap sample that differs each time."""
     pairs = []
-    for found, seed in zip(disturbed, seeds, strict=True):
+    for outputs, seed in zip(disturbed, seeds, strict=True):
         random = torch.Generator().manual_seed(derive_seed(*seed, "bootstrap"))
         rows = torch.randint(len(labels), (len(labels),), generator=random)
-        on_rows = score(run, base[rows], labels[rows]) - score(run, found[rows], labels[rows])
-        pairs.append((score(run, base, labels) - score(run, found, labels), on_rows))
+        on_rows = score(run, base[rows], labels[rows]) - score(run, outputs[rows], labels[rows])
+        pairs.append((score(run, base, labels) - score(run, outputs, labels), on_rows))
     on_all, on_some = torch.tensor(pairs, dtype=torch.float64).T
     return on_all, on_some

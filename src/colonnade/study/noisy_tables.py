@@ -1,4 +1,4 @@
-"""Tables in which one party's columns are not what they were: noisy, or shuffled among the rows."""
+"""Copies of a federation's tables in which one party's columns are noisy, or shuffled among the rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_noise(tables: Sequence[Table], party: str, scale: float = 1.0, seed: in
         raise unknown("party", party, parties)
     changed = noisy(parties[party], check_scale(scale), seed_of(seed))
     first, *others = exchanged(tables, replace(changed, origin=None))
-    return [replace(first, origin=None), *others]  # or a resumed run would load the data as they were
+    return [replace(first, origin=None), *others]  # a resumed run would load the data without the noise
 
 
 def noisy(table: Table, scale: float, *seed: object) -> Table:
@@ -43,17 +43,17 @@ def noisy(table: Table, scale: float, *seed: object) -> Table:
 
 
 def shuffled(table: Table, *seed: object) -> Table:
-    """The table with its columns dealt out anew among its rows, each row's together; labels stay."""
+    """The table with its rows of columns in another order; the labels keep theirs."""
     return replace(table, columns=table.columns[permutation(table.rows, *seed, "shuffled", table.name)])
 
 
 def exchanged(tables: Sequence[Table], new: Table) -> list[Table]:
-    """The federation with a new table in the place of the one of its name."""
+    """The federation with a table replaced by the new table of the same name."""
     return [new if table.name == new.name else table for table in tables]
 
 
 def check_scale(scale: float) -> float:
-    """The standard deviation of noise, if it can be one."""
+    """The standard deviation of noise; refused if it cannot be used as such."""
     if not 0 <= number(scale, "scale") < math.inf:
         raise ConfigError(f"scale={scale} is out of range; give the noise's standard deviation, at least 0.")
     return float(scale)

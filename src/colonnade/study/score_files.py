@@ -28,13 +28,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of the owner that the same parties know: each one's row numbers, in one order."""
+    """Rows of the owner that the same parties know: by party the numbers of its rows, all in the same order."""
 
     rows: dict[str, np.ndarray]
     away: tuple[str, ...] = ()
 
     def chunks(self, size: int) -> Iterator[dict[str, np.ndarray]]:
-        """So many rows at a time."""
+        """The row numbers in pieces of ``size`` rows."""
         for start in range(0, len(next(iter(self.rows.values()))), size):
             yield {name: rows[start : start + size] for name, rows in self.rows.items()}
 
@@ -68,12 +68,12 @@ def score(
     groups = _groups(run, sheets, policy, how, ledger)
     for sheet in sheets:
         sheet.check_unchanged()
-    found = [_predicted(run, sheets, preparations, group, policy) for group in groups]
+    predictions = [_predicted(run, sheets, preparations, group, policy) for group in groups]
     rows = np.concatenate([group.rows[owner.name] for group in groups])
     order = np.argsort(rows)
     return Scores(
         ids=owner.ids_at(rows[order]),
-        values=torch.cat(found)[torch.from_numpy(order)],
+        values=torch.cat(predictions)[torch.from_numpy(order)],
         names=run.names or tuple(map(str, range(run.task.outputs))),
         task=run.task.name,
         notes=tuple(_notes(owner, groups, policy)),
@@ -82,7 +82,7 @@ def score(
 
 
 def who_will_learn(run: Run, sheets: Sequence[Sheet], mode: str, missing: str | None = None) -> tuple[str, ...]:
-    """Who learns what when new files are aligned to be scored, in plain sentences: to be read before."""
+    """Sentences that say who learns what when new files are aligned and scored; read them before that."""
     if mode not in MODES:
         raise unknown("mode of an alignment", mode, MODES)
     names = [sheet.name for sheet in sheets]
@@ -95,7 +95,7 @@ def who_will_learn(run: Run, sheets: Sequence[Sheet], mode: str, missing: str | 
 
 
 def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Preparation]]:
-    """The owner's sheet, and everybody's preparation as it was trained with."""
+    """The owner's sheet, and every party's preparation from the training."""
     if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
         raise TableError("no sheets came; give a list of what colonnade.read gives, the owner's first.")
     if not run.preparations:
@@ -114,7 +114,7 @@ def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Prepar
 
 
 def _groups(run: Run, sheets: Sequence[Sheet], policy: str, how: dict[str, Any], ledger: Ledger) -> list[RowGroup]:
-    """Which rows are scored, and with whom."""
+    """The rows that are scored, in groups that the same parties know."""
     if run.method.predicts_alone:
         owner, *others = run.preparations
         return [RowGroup({owner: np.arange(sheets[0].rows)}, tuple(others))]
@@ -135,9 +135,10 @@ def _known_to_all(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
 
 
 def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger: Ledger) -> list[RowGroup]:
-    """The owner's rows that somebody knows, by who does; each party is aligned with the owner alone."""
+    """The owner's rows in groups by the parties that know them; each party is aligned with the owner alone."""
     owner, *others = sheets
-    places = np.full((len(others), owner.rows), -1)  # of the owner's rows at each party; -1 where it has none
+    # By party: the number of its row for each of the owner's rows, -1 if it has none.
+    places = np.full((len(others), owner.rows), -1)
     for place, sheet in zip(places, others, strict=True):
         try:
             alignment = align([owner, sheet], **how)
@@ -166,11 +167,11 @@ def _predicted(
     """Predictions for a group of rows, in its order."""
     by_name = {sheet.name: sheet for sheet in sheets}
     width = sum(preparations[name].width for name in group.rows)
-    found = []
+    predictions = []
     for rows in group.chunks(max(CHUNK, CHUNK_BYTES // (4 * max(width, 1)))):
         tables = [preparations[name].table(by_name[name], own) for name, own in rows.items()]
-        found.append(run.predict(_in_order(run, tables), away=group.away, missing=policy))
-    return torch.cat(found)
+        predictions.append(run.predict(_in_order(run, tables), away=group.away, missing=policy))
+    return torch.cat(predictions)
 
 
 def _in_order(run: Run, tables: list[Table]) -> list[Table]:

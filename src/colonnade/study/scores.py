@@ -1,4 +1,4 @@
-"""What the owner gets of a prediction on files: ids and scores, to look at or to write down."""
+"""The result of a prediction on files: ids and scores, and how they are written to a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Scores:
-    """Ids of the owner's rows, in the order of its file, and what the model says of each."""
+    """The ids of the owner's rows, in the order of its file, and the model's prediction for each."""
 
     ids: np.ndarray
     values: Tensor
@@ -34,14 +34,14 @@ class Scores:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """What is written: the id, the likeliest class or not, and one column per class, label or value."""
-        found: dict[str, np.ndarray] = {"id": self.ids}
+        """The columns of the file: the id, the likeliest class if there is one, and one per class, label or value."""
+        columns: dict[str, np.ndarray] = {"id": self.ids}
         values = self.values.numpy()
         if self.task == "values":
-            return found | {"value": values}
+            return columns | {"value": values}
         if self.task == "classes":
-            found["class"] = np.array(self.names)[values.argmax(1)]
-        return found | {f"p({name})": values[:, k] for k, name in enumerate(self.names)}
+            columns["class"] = np.array(self.names)[values.argmax(1)]
+        return columns | {f"p({name})": values[:, k] for k, name in enumerate(self.names)}
 
     def write(self, path: str | Path) -> Path:
         """Write a CSV or Parquet file, whole or not at all."""
@@ -61,7 +61,7 @@ class Scores:
 
 
 def check_place(path: str | Path) -> Path:
-    """A file that scores can be written to, by its suffix and folder."""
+    """The path, if scores can be written there: the suffix is known, and the folder exists and is writable."""
     place = Path(path)
     if place.suffix.lower() not in SUFFIXES:
         raise ConfigError(

@@ -41,7 +41,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """What a selection was asked for, checked."""
+    """The checked arguments of a selection."""
 
     by: str
     count: int
@@ -123,7 +123,7 @@ def select(
 
 
 def keep(tables: Sequence[Table], parties: Selection | Sequence[str]) -> list[Table]:
-    """The federation of the owner and the chosen parties only, such as the test rows of those who were trained with.
+    """The tables of the owner and the chosen parties only; use it to get test tables for a selection.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -134,7 +134,7 @@ def keep(tables: Sequence[Table], parties: Selection | Sequence[str]) -> list[Ta
 
 
 def _choose(scores: GroupScores, plan: SelectionPlan) -> tuple[list[int], dict[int, set[int]]]:
-    """Whom to choose, and who is a copy of whom."""
+    """The chosen parties, and which parties are copies of which."""
     candidates = [k for k in range(len(scores.names)) if k not in scores.always]
     copies = redundant.twins(scores)
     if plan.by == "greedy":
@@ -152,7 +152,7 @@ def _choose(scores: GroupScores, plan: SelectionPlan) -> tuple[list[int], dict[i
 def _scores(
     tables: Sequence[Table], plan: SelectionPlan, blind: Blind | None, helper: str, ledger: Ledger
 ) -> GroupScores:
-    """The parties behind the channel, and what is estimated from their answers."""
+    """The object that asks parties through the channel and estimates their information from the replies."""
     parties = [replace(tables[0], name=OWNER), *tables[1:]] if tables[0].columns is not None else list(tables[1:])
     owner_is_first = parties[0].name == OWNER
     sources = Sources(plan.seed)
@@ -218,11 +218,11 @@ def _count(share: float | None, count: int | None, parties: int) -> int:
 
 
 def _sealed(seal: Any, helper: str | None, tables: Sequence[Table]) -> tuple[Blind | None, str]:
-    """The seal of the sums and who opens them."""
-    blinds = [one for one in listed(seal) if isinstance(one, Blind)]
-    for one in listed(seal):
-        if not isinstance(one, Blind) or len(blinds) > 1:
-            raise SealError(f"a selection takes one cn.Blind() and no other seal, but seal= holds {one!r}.")
+    """The seal of the sums, and the name of the party that opens them."""
+    blinds = [given for given in listed(seal) if isinstance(given, Blind)]
+    for given in listed(seal):
+        if not isinstance(given, Blind) or len(blinds) > 1:
+            raise SealError(f"a selection takes one cn.Blind() and no other seal, but seal= holds {given!r}.")
     if not blinds:
         if helper is not None:
             raise ConfigError(

@@ -1,8 +1,8 @@
-"""What the owner remembers of the parties' answers, and what stands for an answer that does not come."""
+"""What a side remembers of what it heard, and what stands for an answer that does not come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade.core.schedule import OWNER, Turn
 from colonnade.core.state import Packed, copy, under
-from colonnade.errors import AwayError
+from colonnade.errors import AwayError, TrainingError
 from colonnade.wire.message import fields_of
 
 M = TypeVar("M")
@@ -86,6 +86,43 @@ class AnswerMemory:
         self.counts = {key: int(count) for key, count in under(state, "count").items()}
         self.sample = {key: copy(value) for key, value in under(state, "sample").items()}
         self.rows = copy(state.get("rows", torch.arange(0)))
+
+
+class Peaks:
+    """The largest value that came from another process: finite ones may add up to what is none, and then it has a name.
+
+    >>> peaks = Peaks()
+    >>> peaks.note("shop", "embed", {"h": torch.tensor([-3e38])}, Turn(7, torch.arange(1)))
+    >>> peaks.said("the loss is inf; stop.")
+    "the loss is inf; stop; the largest value that came is 3e+38, of 'shop' in 'h' of step 'embed' in round 7."
+    """
+
+    def __init__(self) -> None:
+        self.most, self.whose = -1.0, ""
+
+    def note(self, sender: str, step: str, fields: Mapping[str, Tensor], turn: Turn) -> None:
+        """Look at what came, which is finite."""
+        for name, value in fields.items():
+            if value.is_floating_point() and value.numel() and (size := float(value.abs().max())) > self.most:
+                self.most, self.whose = size, f"'{sender}' in '{name}' of step '{step}' in round {turn.round}"
+
+    def said(self, sentence: str) -> str:
+        """A sentence about values that are not finite, with who sent the largest; as it is if nothing came."""
+        more = f"; the largest value that came is {self.most:g}, of {self.whose}."
+        return sentence if not self.whose or sentence.endswith(more) else sentence.removesuffix(".") + more
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Let a failure of the work below say it too."""
+        try:
+            yield
+        except TrainingError as error:
+            raise TrainingError(self.said(str(error))) from error
+
+    def check(self, outputs: Sequence[Tensor], purpose: str, round: int) -> None:
+        """Refuse outputs that are not finite, if they are made of what came."""
+        if self.whose and not all(bool(torch.isfinite(one).all()) for one in outputs):
+            raise TrainingError(self.said(f"the outputs to {purpose} after {round} rounds are not finite."))
 
 
 @dataclass(frozen=True)

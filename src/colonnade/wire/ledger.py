@@ -1,4 +1,4 @@
-"""What left whose house: one line per sender, receiver, step and purpose, with exact bytes."""
+"""The ledger of a run: one line per sender, receiver, step and purpose, with messages and exact bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Any
 
 from colonnade.core.schedule import OWNER
@@ -17,7 +17,12 @@ __all__ = ["OWNER", "Ledger", "Line"]
 
 @dataclass
 class Line:
-    """All messages of one kind: who sent them to whom, in which step, for what."""
+    """All messages of one kind: who sent them to whom, in which step, for what.
+
+    ``summed`` says how the owner asked the parties for these messages. True: it asked only for their sum. False: it
+    asked for at least one of them by itself, or the owner is the sender. None: a version before this field counted
+    some of them, so nobody knows.
+    """
 
     purpose: str
     step: str
@@ -26,11 +31,34 @@ class Line:
     messages: int = 0
     payload: int = 0
     overhead: int = 0
+    summed: bool | None = None
 
     @property
     def total(self) -> int:
         """Bytes on the wire: tensors and frames."""
         return self.payload + self.overhead
+
+    def plus(self, other: Line) -> Line:
+        """This line, with the messages of another one counted too.
+
+        >>> summed, asked = Line("train", "embed", "a", "b", 1, 4, 2, summed=True), Line("", "", "", "", 1, 4, 2, False)
+        >>> summed.plus(asked)
+        Line(purpose='train', step='embed', sender='a', receiver='b', messages=2, payload=8, overhead=4, summed=False)
+        """
+        return replace(
+            self,
+            messages=self.messages + other.messages,
+            payload=self.payload + other.payload,
+            overhead=self.overhead + other.overhead,
+            summed=_both_summed(self.summed, other.summed) if self.messages else other.summed,
+        )
+
+
+def _both_summed(first: bool | None, second: bool | None) -> bool | None:
+    """Whether all messages were only summed: False if some were not, None if that is not known of some."""
+    if first is False or second is False:
+        return False
+    return None if first is None or second is None else True
 
 
 class Ledger:
@@ -44,22 +72,24 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.owners = [OWNER]  # whoever leads turns; the first of several is the one that the others send to
+        self.owners = [OWNER]  # who leads turns; of several owners, the others send to the first
         self._lines: dict[tuple[str, str, str, str], Line] = {}
 
     @staticmethod
     def _key(line: Line) -> tuple[str, str, str, str]:
         return line.purpose, line.step, line.sender, line.receiver
 
-    def record(self, purpose: str, step: str, sender: str, receiver: str, size: Size) -> None:
-        """Add one message."""
+    def record(self, purpose: str, step: str, sender: str, receiver: str, size: Size, *, summed: bool = False) -> None:
+        """Add one message; ``summed`` if the receiver asked only for the sum of such messages."""
         key = purpose, step, sender, receiver
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line(purpose, step, sender, receiver)
+            line = self._lines[key] = Line(purpose, step, sender, receiver, summed=summed)
         line.messages += 1
         line.payload += size.payload
         line.overhead += size.overhead
+        if line.summed is not summed:
+            line.summed = _both_summed(line.summed, summed)
 
     @property
     def rows(self) -> list[Line]:
@@ -82,7 +112,7 @@ class Ledger:
 
     @property
     def by_party(self) -> dict[str, int]:
-        """Bytes that each party sent or received; those between two parties, or two owners, are the sender's."""
+        """Bytes that each party sent or received; bytes between two parties, or two owners, count for the sender."""
         return self._sum_by("party")
 
     @property
@@ -109,31 +139,29 @@ class Ledger:
         leads = self.owners if line.sender not in self.owners or line.receiver not in self.owners else self.owners[:1]
         return line.receiver if line.sender in leads else line.sender
 
-    def to_json(self) -> list[dict[str, str | int]]:
+    def to_json(self) -> list[dict[str, str | int | None]]:
         """The lines as plain data."""
         return [asdict(line) for line in self.rows]
 
     def replace(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Forget all lines and take those that :meth:`to_json` gave."""
+        """Forget all lines and take those that :meth:`to_json` gave, in this version or an older one."""
         self._lines = {self._key(line): line for line in (Line(**row) for row in rows)}
 
     def add(self, other: Ledger) -> None:
-        """Count what another ledger counted too."""
+        """Count the messages of another ledger too."""
         for line in other.rows:
-            mine = self._lines.setdefault(self._key(line), Line(*self._key(line)))
-            mine.messages += line.messages
-            mine.payload += line.payload
-            mine.overhead += line.overhead
+            key = self._key(line)
+            self._lines[key] = self._lines.get(key, Line(*key)).plus(line)
 
     def since(self, rows: Iterable[dict[str, Any]]) -> Ledger:
-        """What came after :meth:`to_json` gave these lines."""
+        """The messages that were counted after :meth:`to_json` gave these lines."""
         before = {self._key(line): line for line in (Line(**row) for row in rows)}
         after = Ledger()
         for key, line in self._lines.items():
             old = before.get(key, Line(*key))
             counts = line.messages - old.messages, line.payload - old.payload, line.overhead - old.overhead
             if counts[0]:
-                after._lines[key] = Line(*key, *counts)
+                after._lines[key] = Line(*key, *counts, line.summed)
         return after
 
     def to_csv(self) -> str:

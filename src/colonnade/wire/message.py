@@ -77,7 +77,7 @@ def fields_of(message: Any) -> dict[str, Tensor]:
 
 def check(message: Any) -> None:
     """Refuse what has no wire form, so that what was simulated can also be deployed."""
-    items = fields_of(message)
+    items = message if isinstance(message, dict) else fields_of(message)
     if len(items) > MAX_TENSORS:
         raise MessageError(f"a message of {len(items)} tensors came where at most {MAX_TENSORS} are allowed.")
     for name, tensor in items.items():
@@ -90,8 +90,8 @@ def check(message: Any) -> None:
 
 def sendable(message: Any, sender: str, step: str, round: int) -> dict[str, Tensor]:
     """A message's tensors as they may travel: of a wire form, finite, and in the order of the wire."""
-    check(message)
     fields = fields_of(message)
+    check(fields)
     for name, tensor in fields.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
             raise TrainingError(
@@ -118,7 +118,7 @@ def size(message: Any, envelope: Envelope) -> Size:
     >>> size(message, envelope).total == len(encode(message, envelope))
     True
     """
-    items = fields_of(message)
+    items = message if isinstance(message, dict) else fields_of(message)
     payload = sum(tensor.numel() * tensor.element_size() for tensor in items.values())
     fields = sum(3 + len(name) + 4 * tensor.ndim for name, tensor in items.items())
     header = 4 + 1 + len(envelope.step) + 1 + len(envelope.sender) + fields

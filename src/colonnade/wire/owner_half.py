@@ -15,10 +15,10 @@ from colonnade.core.schedule import OWNER, Turn
 from colonnade.errors import SealError, naming
 from colonnade.seal.blind import SPREAD
 from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
-from colonnade.wire.answer_memory import AnswerMemory, Presence, memory_name
+from colonnade.wire.answer_memory import AnswerMemory, Peaks, Presence, memory_name
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.message import Envelope, as_message, sendable, size
+from colonnade.wire.message import MAX_TENSORS, Envelope, as_message, check, sendable, size
 
 Fields = dict[str, Tensor]
 
@@ -53,7 +53,7 @@ class OwnerHalf:
         self.ends, self.seals, self.checks, self.opener = ends, ends.seals, checks, opener
         self.ledger = Ledger() if ledger is None else ledger
         self.memory = AnswerMemory() if memory is None else memory
-        self.presence = Presence()
+        self.presence, self.peaks = Presence(), Peaks()
 
     def seal(self, message: Any, parties: Sequence[str], step: str, turn: Turn) -> Fields:
         """What travels of one message to these parties; it is sealed once."""
@@ -62,17 +62,23 @@ class OwnerHalf:
             for party in parties:
                 self.checks.check(party, "down", step, fields, turn.rows.shape[-1], turn.round)
         receiver = parties[0] if len(parties) == 1 else "all"
-        wire = self.ends[turn.leader].compress(self.seals.down, fields, receiver, step, turn)
+        down = self.seals.down
+        wire = fields if down is None else self.ends[turn.leader].compress(down, fields, receiver, step, turn)
         for party in parties:
             self.count(wire, turn.leader, party, step, turn)
         return wire
 
-    def open(self, answer: Answer, party: str, step: str, turn: Turn) -> Any:
-        """A party's reply as the leader of the turn reads it, counted, checked and remembered."""
+    def open(self, answer: Answer, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
+        """A party's reply as the leader of the turn reads it, counted, checked and remembered.
+
+        ``summed`` says that only the sum of such replies was asked for.
+        """
         wire, kind, form = answer
-        self.count(wire, party, turn.leader, step, turn)
+        self.count(wire, party, turn.leader, step, turn, "", summed)
         end = self.ends[turn.leader]
-        if self.checks is None:
+        if self.checks is None and self.seals.up is None and wire.keys() == form.keys():
+            fields = wire
+        elif self.checks is None:
             fields = end.expand(self.seals.up, wire, form, party, step, turn)
         else:
             checks, rows = self.checks, turn.rows.shape[-1]
@@ -81,24 +87,39 @@ class OwnerHalf:
                     self.seals.up, wire, form, party, step, turn,
                     lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
                 )  # fmt: skip
-        message = as_message(kind, form, fields)
+            self.peaks.note(party, step, fields, turn)
+        message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
         return message
 
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Remember a party's reply in training: its mean may stand for the party when it is absent."""
-        whole = not self.presence.absence.away
-        self.memory.note(memory_name(party, turn), step, message, turn, whole=whole)
+        if turn.training and self.memory.keeps_means:
+            name, whole = memory_name(party, turn), not self.presence.absence.away
+            self.memory.note(name, step, message, turn, whole=whole)
 
-    def count(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "") -> None:
-        """A message's line in the ledger; refused if one of its two sides does not answer for now."""
+    def count(
+        self,
+        fields: Fields,
+        sender: str,
+        receiver: str,
+        step: str,
+        turn: Turn,
+        purpose: str = "",
+        summed: bool = False,
+    ) -> None:
+        """A message's line in the ledger; refused if a side of it does not answer for now, or if it has no wire form.
+
+        Seals may make more tensors of a message than one frame holds.
+        """
+        if len(fields) > MAX_TENSORS:
+            check(fields)
         presence = self.presence
         if presence.absence.away or presence.silent:
             presence.check(sender, turn.round)
             presence.check(receiver, turn.round)
-        self.ledger.record(
-            purpose or turn.purpose, step, sender, receiver, size(fields, Envelope(step, sender, turn.round))
-        )
+        bytes_of = size(fields, Envelope(step, sender, turn.round))
+        self.ledger.record(purpose or turn.purpose, step, sender, receiver, bytes_of, summed=summed)
 
     # Blinded sums
 
@@ -132,7 +153,8 @@ class OwnerHalf:
 
     def _carrier(self, turn: Turn) -> Carry:
         def carry(fields: Fields, sender: str, receiver: str, step: str, purpose: str) -> Fields:
-            self.count(fields, sender, receiver, step, turn, purpose)
+            summed = receiver == self.opener and not purpose  # the key agreement has a purpose of its own
+            self.count(fields, sender, receiver, step, turn, purpose, summed)
             return fields
 
         return carry

@@ -31,20 +31,26 @@ class PartyHalf:
         self.name, self.ends, self.blind = name, ends, blind
         self.end = ends[name]
         self.noisy = noisy and ends.seals.noise is not None
+        self.up, self.down = ends.seals.up, ends.seals.down
 
     def hear(self, wire: Fields, kind: Any, form: Fields, step: str, turn: Turn, check: Check | None = None) -> Any:
         """The message of class ``kind`` in what arrived; ``form`` has its shapes, and ``check`` may refuse it."""
-        fields = self.end.expand(self.ends.seals.down, wire, form, turn.leader, step, turn, check)
+        if self.down is None and check is None and wire.keys() == form.keys():
+            return kind(**wire)
+        fields = self.end.expand(self.down, wire, form, turn.leader, step, turn, check)
         return as_message(kind, form, fields)
 
     def say(self, reply: Any, step: str, turn: Turn) -> Fields:
         """What travels of a reply: with noise if there is some, then compressed."""
-        fields = self._released(reply, step, turn)
-        return self.end.compress(self.ends.seals.up, fields, turn.leader, step, turn)
+        fields = sendable(reply, self.name, step, turn.round)
+        if self.noisy:
+            fields = self.end.release(fields, step, turn)
+        return fields if self.up is None else self.end.compress(self.up, fields, turn.leader, step, turn)
 
     def hold(self, reply: Any, codes: dict[str, SumCode], subject: Subject, step: str, turn: Turn) -> None:
         """Keep a reply for a blinded sum on this subject: nothing of it leaves but under masks."""
-        released = self._released(reply, step, turn)
+        fields = sendable(reply, self.name, step, turn.round)
+        released = self.end.release(fields, step, turn) if self.noisy else fields
         with self.end.scales_if_kept():
             coded = self.end.encode(codes, released, step, turn)
             self.masked_by.hold(coded, subject, digest_of(fields_of(reply)))
@@ -66,7 +72,3 @@ class PartyHalf:
         if self.blind is None:
             raise MessageError(f"'{self.name}' was asked for a blinded sum and agreed to none.")
         return self.blind
-
-    def _released(self, reply: Any, step: str, turn: Turn) -> Fields:
-        fields = sendable(reply, self.name, step, turn.round)
-        return self.end.release(fields, step, turn) if self.noisy else fields

@@ -103,8 +103,8 @@ def read_packet(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Packet:
     """The letter in some bytes, or :class:`MessageError`."""
     kind, numbers = _head(raw, limit)
     at, about = _HEAD.size, dict(zip(_NUMBERS, numbers, strict=True))
-    for name in _NAMES:
-        about[name], at = _name(raw, at)
+    names, at = _names(raw, at, len(_NAMES))
+    about |= zip(_NAMES, names, strict=True)
     whole = memoryview(raw)
     about["before"], at = _bytes(whole, at, "letter")
     return Packet(kind, frames=_frames(whole, at), **about)
@@ -113,8 +113,8 @@ def read_packet(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Packet:
 def title(raw: bytes | memoryview) -> tuple[str, int]:
     """What a log says of a letter, its step or else its kind and its round, without opening it."""
     kind, numbers = _head(raw)
-    _, at = _name(raw, _HEAD.size)
-    return _name(raw, at)[0] or kind, numbers[0]
+    (_, step), _ = _names(raw, _HEAD.size, 2)
+    return step or kind, numbers[0]
 
 
 def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[Any]]:
@@ -126,11 +126,16 @@ def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[An
     return KINDS[kind], numbers
 
 
-def _name(raw: bytes | memoryview, at: int) -> tuple[str, int]:
-    if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
-        raise MessageError("a letter ends in the middle of a name.")
-    end = at + 1 + raw[at]
-    return _read(bytes(raw[at + 1 : end])), end
+def _names(raw: bytes | memoryview, at: int, count: int) -> tuple[list[str], int]:
+    """So many names from here on, and where they end."""
+    names = []
+    for _ in range(count):
+        if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
+            raise MessageError("a letter ends in the middle of a name.")
+        end = at + 1 + raw[at]
+        names.append(_read(bytes(raw[at + 1 : end])))
+        at = end
+    return names, at
 
 
 @lru_cache(maxsize=256)

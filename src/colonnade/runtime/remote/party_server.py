@@ -29,7 +29,7 @@ from colonnade.runtime.build import Build, build_parts
 from colonnade.runtime.loop import LoopGroup
 from colonnade.runtime.remote.history import History
 from colonnade.runtime.remote.packet import Packet
-from colonnade.runtime.remote.request_server import Fields, Handler, RequestServer, log_failure
+from colonnade.runtime.remote.request_server import Fields, RequestServer, log_failure
 from colonnade.runtime.remote.scope import ANYTHING, Scope
 from colonnade.runtime.remote.state_store import StateStore
 from colonnade.runtime.schema import Schema, kinds_of
@@ -38,6 +38,7 @@ from colonnade.seal.blind_party import AGREEING, UNTOLD, BlindParty
 from colonnade.seal.key_agreement import Identity, Ticket
 from colonnade.seal.subject import digest_of
 from colonnade.seal.sum_book import SumRules
+from colonnade.wire.answer_memory import Peaks
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.message import Envelope, fields_of, size
@@ -92,10 +93,11 @@ class PartySpec:
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
     scope: Scope = ANYTHING
+    extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
 
     @property
     def name(self) -> str:
-        """Whose seat it is."""
+        """The name of the party."""
         return self.names[self.member]
 
 
@@ -103,7 +105,17 @@ class PartyServer(RequestServer):
     """One party's process: rows, networks, and its end of the channel."""
 
     def __init__(self, spec: PartySpec, keeping: StateStore | None = None) -> None:
-        super().__init__(spec.name, spec.job, spec.session, spec.schema.digest)
+        handlers = {
+            "step": self._step,
+            "sum": self._sum,
+            "blind": self._blind,
+            "keep": self._keep,
+            "back": self._back,
+            "place": self._placed,
+            "spent": self._spent,
+            "end": self._end,
+        }
+        super().__init__(spec.name, {"job": spec.job, "session": spec.session, "plan": spec.schema.digest}, handlers)
         self.spec = spec
         self.keeping = StateStore() if keeping is None else keeping
         how, leaders = spec.settings, spec.leaders
@@ -117,7 +129,7 @@ class PartyServer(RequestServer):
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
         self.half = PartyHalf(self.name, self.ends, blind=self.blinded)
-        self.history = History(spec.schema, self.blinded)
+        self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         rows = spec.table.rows
         self.schedule = (
             SharedSchedule(spec.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
@@ -132,20 +144,6 @@ class PartyServer(RequestServer):
         """Put another table's rows here."""
         self.ends.know(name, table)
         self.group.tables[name] = table
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """Steps, sums and their phases, states, tables, budgets, the end."""
-        return {
-            "step": self._step,
-            "sum": self._sum,
-            "blind": self._blind,
-            "keep": self._keep,
-            "back": self._back,
-            "place": self._placed,
-            "spent": self._spent,
-            "end": self._end,
-        }
 
     def check_read(self, letter: Packet) -> None:
         """Refuse a request that says more than anybody reads, or that this session is not for."""
@@ -168,7 +166,8 @@ class PartyServer(RequestServer):
             self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
         rows = turn.rows.shape[-1]
         self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
-        wire = self.half.say(reply, letter.step, turn)
+        with self.peaks.naming():
+            wire = self.half.say(reply, letter.step, turn)
         self._count(wire, self.name, turn.leader, letter.step, turn)
         return wire
 
@@ -194,7 +193,8 @@ class PartyServer(RequestServer):
         subject = self.ends.subject(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
         reply = self._run(step, turn, letter)
         self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
-        self.half.hold(reply, codes, subject, letter.step, turn)
+        with self.peaks.naming():
+            self.half.hold(reply, codes, subject, letter.step, turn)
         if blinded.recover:
             return {}
         masked = blinded.answer("blind", {}, self._ticket(letter))
@@ -219,10 +219,9 @@ class PartyServer(RequestServer):
         except Exception as error:
             # Its words stay here: they may hold values of our columns.
             log_failure(step.__name__, error)
-            raise TrainingError(
-                f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
-                f"in the batch ({type(error).__name__}); its log says why."
-            ) from error
+            said = f"step '{step.__name__}' failed at {self.name} in round {turn.round} with {len(turn.rows)} rows "
+            said += f"in the batch ({type(error).__name__}); its log says why."
+            raise TrainingError(self.peaks.said(said)) from error
 
     def _message(self, kind: Any, letter: Packet, turn: Turn) -> Any:
         wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
@@ -235,9 +234,13 @@ class PartyServer(RequestServer):
         def check(opened: Fields) -> None:
             self.spec.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
 
-        return self.half.hear(wire, kind, form, letter.step, turn, check)
+        message = self.half.hear(wire, kind, form, letter.step, turn, check)
+        self.peaks.note(turn.leader, letter.step, fields_of(message), turn)
+        return message
 
     def _step_of(self, letter: Packet) -> Callable[..., Any]:
+        if letter.purpose == "explain" and letter.step in self.spec.extra_steps:
+            return self.spec.extra_steps[letter.step]
         if letter.step in self._steps:
             if letter.purpose != "train" and not self.spec.schema.may_ask(letter.step):
                 raise MessageError(
@@ -291,7 +294,7 @@ class PartyServer(RequestServer):
                 f"round {letter.round} came to '{self.name}', which agreed to {self.spec.settings.rounds} rounds."
             )
         if letter.purpose == "explain":
-            return torch.arange(0)
+            return torch.arange(self.group.tables[letter.table].rows if letter.step in self.spec.extra_steps else 0)
         whole = self.schedule.held_out[owner or 0]
         if letter.table != "train":
             whole = torch.arange(self.group.tables[letter.table].rows)

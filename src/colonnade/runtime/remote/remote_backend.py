@@ -52,9 +52,10 @@ class RemoteBackend(Backend):
         self.home = {0} if own else set()
         self.ledger = ledger
         self._local = LocalBackend(own, halves, self.home)
-        agreed = {"job": job, "plan": schema.digest}
+        agreed, blind = {"job": job, "plan": schema.digest}, halves[0].ends.seals.blind
+        recovers = blind is not None and blind.recover
         self.parties = {
-            half.name: RemoteParty(half.name, transport, agreed, goes_on=goes_on)
+            half.name: RemoteParty(half.name, transport, agreed, goes_on=goes_on, recovers=recovers)
             for k, half in enumerate(halves)
             if k not in self.home
         }
@@ -71,7 +72,7 @@ class RemoteBackend(Backend):
         posted = {k: self._post("step", k, about, call.wires.get(k), silent=silent) for k in others}
         own = self._own_replies(call)
         rows = call.turn.rows.shape[-1]
-        replies = {k: self._reply(k, call.name, rows, kind is not None) if posted[k] else None for k in others}
+        replies = {k: self._reply(k, call.name, rows, replies=kind is not None) if posted[k] else None for k in others}
         answers = {k: None if wire is None else self._answer(k, wire, kind, call) for k, wire in replies.items()}
         return {k: own[k] if k in own else answers[k] for k in call.chosen if k not in call.absent}
 
@@ -89,7 +90,7 @@ class RemoteBackend(Backend):
         for k in others:
             self._post("sum", k, {**about, "serial": serial}, call.wires.get(k), bounds)
         for k in others:
-            self.parties[self.halves[k].name].masked = serial, self._reply(k, call.name, rows, None) or {}
+            self.parties[self.halves[k].name].masked = serial, self._reply(k, call.name, rows) or {}
         return own | {k: Answer({}, kind, form) for k in others}
 
     def _own_replies(self, call: Call) -> dict[int, Any]:
@@ -98,7 +99,7 @@ class RemoteBackend(Backend):
         if not chosen:
             return {}
         messages = call.messages | (heard(self.halves, call) if call.wires and call.shared else {})
-        own = Call(call.step, call.turn, chosen, shared=call.shared)
+        own = Call(call.step, call.name, call.turn, chosen, shared=call.shared)
         replies = self._local.compute(own, {k: messages[k] for k in chosen} if messages else {})
         return {k: reply and type(reply)(*(tensor.detach() for tensor in reply)) for k, reply in replies.items()}
 
@@ -139,7 +140,7 @@ class RemoteBackend(Backend):
             self._frame = fields, envelope, encode(fields, envelope)
         return self._frame[2]
 
-    def _reply(self, k: int, step: str, rows: int, replies: bool | None) -> Fields | None:
+    def _reply(self, k: int, step: str, rows: int, *, replies: bool = True) -> Fields | None:
         name = self.halves[k].name
         form = self.schema.like(name, "up", step, rows) if rows else None
         return self.parties[name].reply(form=form, replies=replies)

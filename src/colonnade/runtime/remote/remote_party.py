@@ -10,7 +10,7 @@ from torch import Tensor
 from colonnade.core.schedule import OWNER
 from colonnade.errors import AwayError, MessageError, naming
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
-from colonnade.runtime.remote.reply_numbers import BudgetReports, KeptStates, largest
+from colonnade.runtime.remote.reply_numbers import BudgetReports, KeptStates, check_empty, check_said, largest
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.transport import Transport
 from colonnade.wire.message import Envelope, decode_fields, encode
@@ -22,9 +22,15 @@ KEPT = "kept"
 class RemoteParty:
     """Sends requests to one party and reads its replies; at most one request is unanswered."""
 
-    def __init__(self, name: str, transport: Transport, agreed: Mapping[str, Any], *, goes_on: bool) -> None:
-        """``agreed`` names the job and the plan; ``goes_on``: a party that comes back begins at its last state."""
-        self.name, self.transport, self.agreed, self.goes_on = name, transport, agreed, goes_on
+    def __init__(
+        self, name: str, transport: Transport, agreed: Mapping[str, Any], *, goes_on: bool, recovers: bool = False
+    ) -> None:
+        """``agreed`` names the job and the plan; ``goes_on``: a party that comes back begins at its last state.
+
+        ``recovers`` says that blinded sums can do without some parties.
+        """
+        self.name, self.transport, self.agreed = name, transport, agreed
+        self.goes_on, self.recovers = goes_on, recovers
         self.states, self.budget = KeptStates(name), BudgetReports(name)
         self.masked: tuple[int, Fields] = 0, {}  # what came with the step of a blinded sum, by the sum's serial
         self._request: Packet | None = None  # the last one
@@ -66,7 +72,7 @@ class RemoteParty:
         self.post(kind, about, *([encode(message, envelope_of(kind, about))] if message else []))
         return self.reply() or {}
 
-    def reply(self, *, form: Fields | None = None, replies: bool | None = None) -> Fields | None:
+    def reply(self, *, form: Fields | None = None, replies: bool = True) -> Fields | None:
         """The tensors of the reply to the last request, or the error that the party had.
 
         ``form`` has the shapes that are due, and ``replies`` says whether a step answers with a message at all.
@@ -74,9 +80,7 @@ class RemoteParty:
         request = self._request
         assert request is not None
         frame = self._frame_of(self._checked_reply(request), request)
-        if replies is not None and (frame is not None) != replies:
-            said = "nothing" if frame is None else "a message"
-            raise MessageError(f"'{self.name}' answered step '{request.step}' of round {request.round} with {said}.")
+        check_said(self.name, request, frame is not None, replies)
         if frame is None:
             return None
         what = request.step or request.kind
@@ -86,6 +90,7 @@ class RemoteParty:
             raise MessageError(
                 f"'{self.name}' replied with a frame of '{about.sender}', step '{about.step}', round {about.round}."
             )
+        check_empty(self.name, request, fields, self.recovers)
         return fields
 
     def _checked_reply(self, request: Packet) -> Packet:

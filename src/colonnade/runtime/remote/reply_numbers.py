@@ -14,6 +14,7 @@ from colonnade.errors import MessageError, printable
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.scope import PURPOSES
 from colonnade.seal.accountant import Budget, epsilon
+from colonnade.seal.relay import forms_of
 from colonnade.wire.message import MAX_FRAME
 
 Fields = Mapping[str, Tensor]
@@ -24,6 +25,7 @@ BUDGET = ("granted", "delta", "spent", "releases", "allowed")
 _WHOLE = ("releases", "allowed")
 _MESSAGES = "messages."
 _CLOSE = 1e-6
+_NO_REPLY = ("back", "end")  # are answered without a frame
 
 
 def number_in(party: str, came: Fields, name: str) -> Tensor:
@@ -31,6 +33,30 @@ def number_in(party: str, came: Fields, name: str) -> Tensor:
     if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
         raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
     return came[name]
+
+
+def check_said(party: str, asked: Packet, said: bool, replies: bool) -> None:
+    """Refuse a message where none is due, and none where one is; ``replies``: whether the step has a reply."""
+    if said != (replies and asked.kind not in _NO_REPLY):
+        came = "a message" if said else "nothing"
+        raise MessageError(f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {came}.")
+
+
+def check_empty(party: str, asked: Packet, came: Fields, recover: bool) -> None:
+    """Refuse fields in an answer that only says that all is well, and an empty one where keys or codes are due."""
+    if asked.kind in ("blind", "sum"):
+        empty = recover if asked.kind == "sum" else asked.purpose == "join"
+        if empty == bool(came):
+            due = "nothing" if empty else "its part of a blinded sum"
+            raise MessageError(
+                f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {forms_of(came)}; {due} was due."
+            )
+
+
+def _asked_for(asked: Packet) -> str:
+    if asked.kind == "blind":
+        return f"the phase '{asked.purpose}' of a blinded sum"
+    return f"step '{asked.step}'" if asked.step else f"'{asked.kind}'"
 
 
 def largest(asked: Packet, form: Fields | None) -> int:

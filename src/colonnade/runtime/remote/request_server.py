@@ -39,20 +39,15 @@ Handler = Callable[[Packet], Fields | None]
 class RequestServer(ABC):
     """One party's end of a session: of an alignment, or of a training run."""
 
-    def __init__(self, name: str, job: bytes, session: bytes, plan: bytes) -> None:
-        self.name = name
-        self.agreed = {"job": job, "session": session, "plan": plan}
+    def __init__(self, name: str, agreed: Mapping[str, bytes], handlers: Mapping[str, Handler]) -> None:
+        """``agreed`` names the job, the session and the plan; ``handlers`` are by kind of request, others refused."""
+        self.name, self.agreed, self.handlers = name, agreed, handlers
         self.leaders: Sequence[str] = (OWNER,)  # whom a letter may be written for
         self.ended = False
         self._last: tuple[int, bytes, bytes] | None = None  # sequence, request, reply
         self._frame: tuple[bytes | memoryview, Fields] | None = (
             None  # the last one that was read, which some read twice
         )
-
-    @property
-    @abstractmethod
-    def handlers(self) -> Mapping[str, Handler]:
-        """What is done with each kind of letter; all others are refused."""
 
     def serve(self, request: bytes) -> bytes:
         """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
@@ -106,11 +101,10 @@ class RequestServer(ABC):
             raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
 
     def _served(self, letter: Packet) -> Packet:
-        handlers = self.handlers
-        if letter.kind not in handlers:
+        if letter.kind not in self.handlers:
             raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
         self.check_read(letter)
-        fields = handlers[letter.kind](letter)
+        fields = self.handlers[letter.kind](letter)
         if fields is None:
             return letter.reply("answer", self.name)
         frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))

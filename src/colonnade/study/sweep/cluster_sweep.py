@@ -9,13 +9,13 @@ import torch
 
 from colonnade.errors import ColonnadeError, ConfigError, again, name_of
 from colonnade.runtime.cluster import Cluster, brief
-from colonnade.study.sweep.sweep_point import Point, SweepPlan, found_at
+from colonnade.study.sweep.sweep_point import Point, SweepPlan, result_at
 
 Kept = dict[str, Any]
 
 
 def over_cluster(plan: SweepPlan, todo: list[Point], cluster: Cluster) -> Iterator[tuple[Point, Callable[[], Kept]]]:
-    """Every point with what gives its result, in the order in which they are done.
+    """Every point with a function that gives its result, in the order in which the points finish.
 
     Nodes need no disk in common: results travel back, and the caller keeps them.
     """
@@ -28,7 +28,8 @@ def over_cluster(plan: SweepPlan, todo: list[Point], cluster: Cluster) -> Iterat
     sent = ray.put(plan)  # once, not with every point
     points = {}
     for number, point in enumerate(todo):
-        options = {**cluster.options(ray, number), "num_cpus": cluster.cpus}  # no more at a time than there are cores
+        # With "num_cpus" Ray runs at most as many points at a time as there are cores.
+        options = {**cluster.options(ray, number), "num_cpus": cluster.cpus}
         points[ray.remote(_at).options(**options).remote(sent, point)] = point
     waiting = list(points)
     try:
@@ -41,10 +42,10 @@ def over_cluster(plan: SweepPlan, todo: list[Point], cluster: Cluster) -> Iterat
 
 
 def _at(plan: SweepPlan, point: Point) -> Kept:
-    """In a process of the cluster: the result, or what refused the point, by name, as errors may not pickle."""
+    """In a process of the cluster: the result, or the error's class name and sentence, since errors may not pickle."""
     torch.set_num_threads(1)
     try:
-        return found_at(plan, point)
+        return result_at(plan, point)
     except ColonnadeError as error:
         return {"kind": name_of(error), "text": str(error)}
 

@@ -1,4 +1,4 @@
-"""``sweep``: which points are there already, and the others over processes."""
+"""``sweep``: reads the points that are done from the folder, and trains the others over processes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from colonnade.core.table import Table, check_federation
 from colonnade.data import load
 from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
 from colonnade.disk.small_files import read_json
+from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingError, unknown
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
-from colonnade.store.run_folder import make_folder, write_text
 from colonnade.study.sweep.cluster_sweep import over_cluster
-from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, found_at, grid
+from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, grid, result_at
 from colonnade.study.sweep.sweep_table import Row, Sweep
 
 Kept = dict[str, Any]
@@ -69,8 +69,8 @@ def sweep(
     >>> import tempfile, colonnade as cn
     >>> digits = {"load": "digits", "parties": 2, "rows": 100}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = cn.sweep(digits, "vimsgd", {"lr": [0.1, 0.3]}, epochs=1, batch=50, folder=folder, processes=1)
-    >>> [row["lr"] for row in found.rows], "test_accuracy" in found.best()
+    ...     table = cn.sweep(digits, "vimsgd", {"lr": [0.1, 0.3]}, epochs=1, batch=50, folder=folder, processes=1)
+    >>> [row["lr"] for row in table.rows], "test_accuracy" in table.best()
     ([0.1, 0.3], True)
     """
     plan = _plan(data, make_method(method), options, test)
@@ -80,12 +80,12 @@ def sweep(
         raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
     kept = {_file(place, point): _read_point(_file(place, point), point) for point in points}
     todo = [point for point in points if kept[_file(place, point)] is None]
-    for one in _work(plan, todo, place, processes, cluster):
-        kept[_file(place, one["point"])] = one
+    for result in _work(plan, todo, place, processes, cluster):
+        kept[_file(place, result["point"])] = result
         if on_point is not None:
-            on_point(_row(one))
-    done = [one for one in kept.values() if one is not None]
-    return Sweep(tuple(points[0]), [_row(one) for one in done], [one.get("heads", {}) for one in done])
+            on_point(_row(result))
+    done = [result for result in kept.values() if result is not None]
+    return Sweep(tuple(points[0]), [_row(result) for result in done], [result.get("heads", {}) for result in done])
 
 
 def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Table] | None) -> SweepPlan:
@@ -158,16 +158,16 @@ def _file(folder: Path, point: Point) -> Path:
 
 
 def _read(place: Path) -> Kept | None:
-    """What a file says; nothing if there is none, or half of one."""
+    """The JSON of a file; None if the file is not there or not complete."""
     try:
-        found: Kept = read_json(place)
+        kept: Kept = read_json(place)
     except (OSError, ValueError):
         return None
-    return found
+    return kept
 
 
 def _read_point(place: Path, point: Point) -> Kept | None:
-    """What a point's file says of it, as it was written; nothing if there is none, or half of one."""
+    """The result in a point's file, after a check of its form and digest; None if there is no complete file."""
     kept = _read(place)
     if kept is None:
         return None
@@ -191,23 +191,23 @@ def _row(kept: Kept) -> Row:
     return {**kept["point"], **kept.get("found", {}), **({"error": kept["error"]} if "error" in kept else {})}
 
 
-# the points that are not there yet
+# the points that are not in the folder yet
 
 
 def _work(plan: SweepPlan, todo: list[Point], folder: Path, processes: int, cluster: Cluster | None) -> Iterator[Kept]:
     if cluster is not None:
         for point, result in over_cluster(plan, todo, cluster):
-            yield _told(point, lambda point=point, result=result: _settle(point, folder, result))  # type: ignore[misc]
+            yield _result_or_failure(point, lambda point=point, result=result: _settle(point, folder, result))  # type: ignore[misc]
     elif processes == 1:
         for point in todo:
-            yield _told(point, lambda point=point: _settle(point, folder, lambda: found_at(plan, point)))  # type: ignore[misc]
+            yield _result_or_failure(point, lambda point=point: _settle(point, folder, lambda: result_at(plan, point)))  # type: ignore[misc]
     elif todo:
         yield from _over_processes(plan, todo, folder, min(processes, len(todo)))
 
 
 def _over_processes(plan: SweepPlan, todo: list[Point], folder: Path, processes: int) -> Iterator[Kept]:
     try:
-        ForkingPickler.dumps(plan)  # as the pool will: our own data for our own processes, nothing from outside
+        ForkingPickler.dumps(plan)  # as the pool will do it; nobody else's data is unpickled
     except Exception as error:
         raise ConfigError(
             f"a sweep over processes cannot send them a model or optimiser of your own ({error}); define it at the "
@@ -217,7 +217,7 @@ def _over_processes(plan: SweepPlan, todo: list[Point], folder: Path, processes:
     try:
         points = {pool.submit(_settle_here, point, folder): point for point in todo}
         for future in as_completed(points):
-            yield _told(points[future], future.result)
+            yield _result_or_failure(points[future], future.result)
     except BrokenProcessPool:
         raise TrainingError(
             "a process of the sweep ended before its point was done: it was killed, or the script calls cn.sweep "
@@ -227,8 +227,8 @@ def _over_processes(plan: SweepPlan, todo: list[Point], folder: Path, processes:
         pool.shutdown(cancel_futures=True)
 
 
-def _told(point: Point, result: Callable[[], Kept]) -> Kept:
-    """What came of a point; failures that Colonnade has no sentence for are told but not kept, so tried again."""
+def _result_or_failure(point: Point, result: Callable[[], Kept]) -> Kept:
+    """A point's result. An unexpected error becomes a result too, but no file, so that the next call tries it again."""
     try:
         return result()
     except (BrokenProcessPool, FolderError):
@@ -237,17 +237,17 @@ def _told(point: Point, result: Callable[[], Kept]) -> Kept:
         return {"point": point, "error": f"{type(error).__name__}: {error}"}
 
 
-def _settle(point: Point, folder: Path, found: Callable[[], Kept]) -> Kept:
-    """Keep what came of a point, or the sentence with which it was refused."""
+def _settle(point: Point, folder: Path, result: Callable[[], Kept]) -> Kept:
+    """Write a point's result to its file, or the sentence with which Colonnade refused it."""
     try:
-        kept = found()
+        kept = result()
     except ColonnadeError as error:
         kept = {"point": point, "error": str(error)}
     write_text(_file(folder, point), json.dumps({**kept, "digest": _digest(kept)}))
     return kept
 
 
-_plans: list[SweepPlan] = []  # in a process of the pool: the one that it works on, sent once and not with every point
+_plans: list[SweepPlan] = []  # in a process of the pool: its plan, which is sent once and not with every point
 
 
 def _begin(plan: SweepPlan) -> None:
@@ -256,4 +256,4 @@ def _begin(plan: SweepPlan) -> None:
 
 
 def _settle_here(point: Point, folder: Path) -> Kept:
-    return _settle(point, folder, lambda: found_at(_plans[-1], point))
+    return _settle(point, folder, lambda: result_at(_plans[-1], point))

@@ -14,6 +14,7 @@ import torch
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
+from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data import load
 from colonnade.errors import ConfigError, unknown
@@ -23,19 +24,7 @@ from colonnade.seal import Bits, describe, listed
 from colonnade.study.compared_score import score_name
 
 Point = dict[str, Any]
-OF_TRAIN = (
-    "epochs",
-    "rounds",
-    "batch",
-    "seed",
-    "runtime",
-    "valid",
-    "shuffle",
-    "evaluate_every",
-    "stop_drop",
-    "missing",
-    "when_away",
-)
+OF_TRAIN = tuple(field.name for field in fields(TrainOptions))
 OF_LOAD = ("parties", "rows")
 
 
@@ -50,12 +39,12 @@ class SweepPlan:
 
     @property
     def keys(self) -> list[str]:
-        """What can be swept over."""
+        """The keys that a sweep can vary."""
         own = [field.name for field in fields(self.method)]
         return [*own, *OF_TRAIN, "bits", *(OF_LOAD if isinstance(self.data, dict) else ())]
 
     def check_key(self, key: str) -> None:
-        """Refuse what cannot be swept over."""
+        """Refuse a key that a sweep cannot vary."""
         if key in OF_LOAD and key not in self.keys:
             raise ConfigError(
                 f"over= has '{key}', which says how data are loaded, but tables came; give a name instead."
@@ -97,17 +86,17 @@ class SweepPlan:
         return json.loads(json.dumps(plain, default=str))  # type: ignore[no-any-return]
 
 
-def found_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
-    """What the run at a point found: the end of its history, and the importance of parties where it is known."""
+def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
+    """The result of a point: the last row of its run's history, and the importance of parties where it is known."""
     run = plan.at(point).train()
     row = run.history[-1]
-    if run.settings.stop_drop is not None:  # the model that was kept is the best one
+    if run.settings.stop_drop is not None:  # early stopping keeps the best model
         row = max(run.history, key=lambda one: one.get(f"valid_{score_name(run)}", -math.inf))
     return {"point": point, "found": row, "heads": _heads(run)}
 
 
 def compact(tables: Sequence[Table]) -> list[Table]:
-    """The tables with columns of their own: a view would take the whole array along to another process."""
+    """The tables with copies of their columns: to pickle a view would pickle the whole array."""
     return [
         table
         if table.columns is None
@@ -117,7 +106,7 @@ def compact(tables: Sequence[Table]) -> list[Table]:
 
 
 def _heads(run: Run) -> dict[str, float]:
-    if run.seals.noise is not None:  # to ask would cost privacy
+    if run.seals.noise is not None:  # asking the parties would cost privacy
         return {}
     try:
         return run.importance()
@@ -130,26 +119,26 @@ def _described(name: str, value: Any) -> Any:
         return describe(listed(value))
     if name in ("model", "optimizer"):
         kinds = models if name == "model" else optim
-        each = value if isinstance(value, list | tuple) else [value]
+        builders = value if isinstance(value, list | tuple) else [value]
         return [
-            kinds.describe(one) or f"{getattr(one, '__module__', '')}.{getattr(one, '__qualname__', one)}"
-            for one in each
+            kinds.describe(build) or f"{getattr(build, '__module__', '')}.{getattr(build, '__qualname__', build)}"
+            for build in builders
         ]
     return value
 
 
 def _fingerprint(tables: Sequence[Table]) -> list[dict[str, Any]]:
     """Names, shapes and a digest of all values."""
-    found = []
+    prints = []
     for table in tables:
         digest = hashlib.sha256(repr(table.ids.tolist()).encode())
         for values in (table.columns, table.labels):
             if values is not None:
                 digest.update(values.contiguous().numpy().tobytes())
-        found.append(
+        prints.append(
             {"name": table.name, "shape": list(table.shape), "scale": repr(table.scale), "of": digest.hexdigest()}
         )
-    return found
+    return prints
 
 
 def grid(over: Mapping[str, Sequence[Any]]) -> list[Point]:

@@ -1,4 +1,4 @@
-"""What a sweep found: one row per point."""
+"""The table of a sweep: one row per point."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError, unknown
-from colonnade.store.run_folder import history_csv, write_text
+from colonnade.store.run_folder import history_csv
 from colonnade.study.importance_of_parties import Importance
 
 Row = dict[str, Any]
@@ -78,9 +79,9 @@ class Sweep:
 
     def __str__(self) -> str:
         every = dict.fromkeys(name for row in self.rows for name in row)
-        found = [name for name in every if name.startswith(("test_", "valid_"))]
-        found += [name for name in ("train_loss", "bytes", "seconds", "runs") if name in every]
-        names = [*self.over, *found, *(["error"] if self.failed else [])]
+        measured = [name for name in every if name.startswith(("test_", "valid_"))]
+        measured += [name for name in ("train_loss", "bytes", "seconds", "runs") if name in every]
+        names = [*self.over, *measured, *(["error"] if self.failed else [])]
         lines = [names, *([_text(row.get(name, ""), name in self.over) for name in names] for row in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
@@ -92,7 +93,7 @@ def _mean(group: list[Row], rest: tuple[str, ...], key: str) -> Row:
     if not able:
         return row | {"error": group[0]["error"]}
     for name in able[0]:
-        values = [one[name] for one in able if name in one]
+        values = [row_of_point[name] for row_of_point in able if name in row_of_point]
         if name in (*rest, key, "runs") or name.endswith(" spread") or len(values) < len(able):
             continue
         row[name] = statistics.fmean(values)

@@ -1,13 +1,14 @@
-"""Whose rows are about the same people: private set intersection of any number of parties, and a plain one.
+"""Find the rows that all parties have in common: by private set intersection of any number of parties, or openly.
 
 ::
 
-    ids.py ── texts ── curve.py: masked points (or plain.py: hashes)
-                           |
-    peer.py: one party's end  <── steps.py, messages.py, box.py ──>  ring.py: what the owner asks for and relays
-       |                   |
-       |               terms.py: what was agreed on, and which way each list goes
-    comparison.py: what the last party counts ── proof.py: do all orders agree? ── result.py: Alignment
+    id_texts.py ── texts ── curve.py: masked points (or plain_ids.py: hashes)
+                                |
+    alignment_party.py  <── align_steps.py, align_messages.py, box.py ──>  alignment_owner.py
+    one party's end                                                        asks for the steps and relays
+       |                |
+       |            align_terms.py: what was agreed on, and each list's path through the parties
+    comparison.py: the last party counts ── order_proof.py: do all orders agree? ── alignment.py: Alignment
 
-The function :func:`colonnade.align` puts them together; it lives above the runtimes, in ``alignment.py``.
+The function :func:`colonnade.align` in ``align_sheets.py`` puts them together.
 """

@@ -1,4 +1,4 @@
-"""What travels in an alignment: keys, masked points, places in shuffled lists, proofs. Never an id."""
+"""The messages of an alignment: keys, masked points, places in shuffled lists, proofs. No message has an id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from colonnade.errors import MessageError
 
 CHUNK = 16_384
-"""Points in one message: half a megabyte."""
+"""The number of points in one message: half a megabyte."""
 PLACE_BYTES = 8
 
 
 class Greeting(NamedTuple):
-    """How a party presents itself: a signed fresh key, uint8, and how many ids it has, int64."""
+    """A party's first message: a signed new key, uint8, and the number of its ids, int64."""
 
     key: Tensor
     incarnation: Tensor
@@ -29,7 +29,7 @@ GREETED = ((torch.uint8, 32), (torch.uint8, 16), (torch.uint8, 64), (torch.int64
 
 
 class Roster(NamedTuple):
-    """The greetings of all parties, one line each."""
+    """The greetings of all parties, one row each."""
 
     keys: Tensor
     incarnations: Tensor
@@ -38,65 +38,65 @@ class Roster(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """A party's signature of the roster, or everybody's, one line each, uint8."""
+    """One party's signature of the roster, or those of all parties, one row each, uint8."""
 
     signatures: Tensor
 
 
 class WantedPlaces(NamedTuple):
-    """Which list is asked for, and from which place on."""
+    """The number of the wanted list, and the first wanted place in it."""
 
     whose: Tensor
     start: Tensor
 
 
 class Box(NamedTuple):
-    """Something about one list that only the next party on its way can open, uint8: masked ids, or places of them."""
+    """Masked ids or places of one list, uint8, encrypted for the next party on the list's path."""
 
     whose: Tensor
     sealed: Tensor
 
 
 class AlignVerdict(NamedTuple):
-    """How many ids are common, for each party in a box of its own, uint8 [parties, 36]."""
+    """The number of common ids, encrypted for each party, uint8 [parties, 36]."""
 
     sealed: Tensor
 
 
 class Locks(NamedTuple):
-    """A party's lock, uint8 [1, 32], or those of all, one line each."""
+    """One party's lock, uint8 [1, 32], or those of all parties, one row each."""
 
     locks: Tensor
 
 
 class Macs(NamedTuple):
-    """What a party proves to each, uint8 [parties, 32], or all to all, [parties, parties, 32]."""
+    """One party's proofs for each party, uint8 [parties, 32], or those of all, [parties, parties, 32]."""
 
     macs: Tensor
 
 
 def as_tensor(raw: bytes, width: int) -> Tensor:
-    """Bytes as lines of ``width``."""
+    """Bytes as a tensor with rows of ``width``."""
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(-1, width)
 
 
-def checked(came: Tensor, kind: torch.dtype, shape: tuple[int, ...], what: str) -> Tensor:
+def checked(tensor: Tensor, kind: torch.dtype, shape: tuple[int, ...], what: str) -> Tensor:
     """A tensor from another side, if it is of the expected type and shape."""
-    if came.dtype != kind or tuple(came.shape) != shape:
+    if tensor.dtype != kind or tuple(tensor.shape) != shape:
         raise MessageError(
-            f"{what} came as {came.dtype} of shape {tuple(came.shape)} where {kind} of shape {shape} was expected; "
+            f"{what} came as {tensor.dtype} of shape {tuple(tensor.shape)} where {kind} of shape {shape} was expected; "
             "check that all sides use the same version, or leave that party out."
         )
-    return came
+    return tensor
 
 
 def boxed(sealed: bytes) -> Tensor:
-    """A box as it travels."""
+    """An encrypted box as a tensor."""
     return torch.frombuffer(bytearray(sealed), dtype=torch.uint8)
 
 
 def places_in(raw: bytes, rows: int, count: int, who: str) -> np.ndarray:
-    """So many places in a list of so many rows, each at most once."""
+    """``count`` different places in a list of ``rows`` rows, from another party's bytes."""
     if len(raw) != PLACE_BYTES * count:
         raise MessageError(f"{who} gave {len(raw) // PLACE_BYTES} places where {count} ids are common; stop.")
     places = np.frombuffer(raw, "<i8").astype(np.int64)
@@ -110,9 +110,9 @@ def places_in(raw: bytes, rows: int, count: int, who: str) -> np.ndarray:
     return places
 
 
-def number_of(came: Tensor, below: int, what: str) -> int:
+def number_of(tensor: Tensor, below: int, what: str) -> int:
     """One whole number from 0 to less than ``below``."""
-    number = int(checked(came, torch.int64, (), what))
+    number = int(checked(tensor, torch.int64, (), what))
     if not 0 <= number < below:
         raise MessageError(f"{what} came as {number}; it goes from 0 to {below - 1}.")
     return number

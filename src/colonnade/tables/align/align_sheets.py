@@ -1,4 +1,4 @@
-"""``align``: find the rows that all parties have in common, without showing anybody the others."""
+"""``align``: find the rows that all parties have in common, without revealing any other row."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RUNTIMES = ("loop", "bytes")
 
 
 class HasIds(Protocol):
-    """Whatever has a name and ids: a table, or a file that was read."""
+    """An object with a name and ids: a table, or a sheet of files."""
 
     @property
     def name(self) -> str:
-        """Whose it is."""
+        """The party's name."""
 
     @property
     def ids(self) -> Any:
@@ -44,7 +44,7 @@ class HasIds(Protocol):
 
 
 class AlignmentGroup(Group):
-    """One party of an alignment in this process: its end of the protocol, and how long it worked."""
+    """One party of an alignment in this process: its end of the protocol, and its working time."""
 
     def __init__(self, member: int, peer: AlignmentParty) -> None:
         super().__init__()
@@ -66,14 +66,14 @@ class AlignmentGroup(Group):
         raise ConfigError(f"'{self.name}' was asked for its columns in an alignment, which is about ids only; stop.")
 
     def labels(self, turn: Turn) -> Tensor:
-        """Nor does a label."""
+        """No label takes part in an alignment."""
         raise ConfigError(f"'{self.name}' was asked for its labels in an alignment, which is about ids only; stop.")
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """An alignment has no other tables."""
 
     def states(self) -> dict[int, Packed]:
-        """Nothing is saved: the secrets are of one alignment."""
+        """Nothing is saved, because the secrets belong to one alignment."""
         return {self.members[0]: {}}
 
     def load(self, states: dict[int, Packed]) -> None:
@@ -123,10 +123,10 @@ def align(
         compared = groups[terms.comparer].peer.comparison
         if compared is None or compared.count is None:
             raise
-        raise too_few(terms, compared.count) from None  # who has all tables here may hear how many
+        raise too_few(terms, compared.count) from None  # this process has all tables, so its user may know the number
     seconds = time.process_time() - began
     by_party = {name: group.seconds for name, group in zip(called, groups, strict=True)}
-    # What the owner does beside its own steps: it relays.
+    # The time for relaying, which the owner does beside its own steps.
     by_party[called[0]] += seconds - sum(by_party.values())
     return Alignment(
         names=called,
@@ -142,7 +142,7 @@ def align(
 
 
 def _groups(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
-    """Every party behind its end of the protocol, with an identity of its own."""
+    """Every party with its end of the protocol and an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
     return [
@@ -171,7 +171,7 @@ def _names(sheets: Sequence[HasIds], names: Sequence[str] | None) -> tuple[str, 
 
 
 def _check_rules(sheets: Sequence[HasIds], called: Sequence[str]) -> None:
-    """Refuse files whose ids were normalised by different rules: too few of them would be common, or wrong ones."""
+    """Refuse files whose ids were normalised by different rules: too few ids, or wrong ones, would be common."""
     rules = {name: sheet.rule for sheet, name in zip(sheets, called, strict=True) if hasattr(sheet, "rule")}
     if len(set(rules.values())) > 1:
         each = ", ".join(f"'{name}' {'+'.join(rule) or 'nothing'}" for name, rule in rules.items())

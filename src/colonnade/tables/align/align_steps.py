@@ -1,4 +1,4 @@
-"""The party steps of an alignment: all that a party does for the owner. ``mine.peer`` is the party's end."""
+"""The party steps of an alignment. Each calls the method of its name on ``mine.peer``, the party's end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from colonnade.tables.align.alignment_party import AlignmentParty
 
 
 class AlignmentMine(Protocol):
-    """What a step sees of its own side."""
+    """The party's own side as a step sees it."""
 
     peer: AlignmentParty
 
 
 @party_step
 def greet(mine: AlignmentMine, turn: Turn) -> Greeting:
-    """Present the party and say how many ids it has."""
+    """Send the party's key and the number of its ids."""
     return mine.peer.greet()
 
 
@@ -29,7 +29,7 @@ def confirm(mine: AlignmentMine, turn: Turn, message: Roster) -> Signed:
 
 @party_step
 def join(mine: AlignmentMine, turn: Turn, message: Signed) -> None:
-    """Check that everybody signed the same."""
+    """Check that all parties signed the same greetings."""
     mine.peer.join(message)
 
 
@@ -41,53 +41,53 @@ def take(mine: AlignmentMine, turn: Turn, message: Box) -> None:
 
 @party_step
 def give(mine: AlignmentMine, turn: Turn, message: WantedPlaces) -> Box:
-    """Give a part of a list, shuffled and masked by this party too, to the next one on its way."""
+    """Send a part of a list, shuffled and masked by this party too, to the next party on its path."""
     return mine.peer.give(message)
 
 
 @party_step
 def compare(mine: AlignmentMine, turn: Turn) -> AlignVerdict:
-    """Compare all lists, and tell everybody how many ids are common if they are enough."""
+    """Compare all lists, and tell all parties the number of common ids, if it is large enough."""
     return mine.peer.compare()
 
 
 @party_step
 def hear(mine: AlignmentMine, turn: Turn, message: AlignVerdict) -> None:
-    """Hear that enough ids are common."""
+    """Receive the number of common ids."""
     mine.peer.hear(message)
 
 
 @party_step
 def show(mine: AlignmentMine, turn: Turn, message: WantedPlaces) -> Box:
-    """Show where the common ids are in a list, to the party that it came from."""
+    """Send the places of the common ids in a list to the party that the list came from."""
     return mine.peer.show(message)
 
 
 @party_step
 def trace(mine: AlignmentMine, turn: Turn, message: Box) -> Box:
-    """Say where some places of a list were before this party shuffled it, to the party that it came from."""
+    """Undo this party's shuffle of some places of a list, and send them to the party that the list came from."""
     return mine.peer.trace(message)
 
 
 @party_step
 def keep(mine: AlignmentMine, turn: Turn, message: Box) -> None:
-    """Keep the party's own rows of the common ids."""
+    """Find and keep the party's own rows of the common ids."""
     mine.peer.keep(message)
 
 
 @party_step
 def lock(mine: AlignmentMine, turn: Turn) -> Locks:
-    """Show the party's rows to those who have the same, and to nobody else."""
+    """Send a lock from which only a party with the same rows can learn that they are the same."""
     return mine.peer.lock()
 
 
 @party_step
 def prove(mine: AlignmentMine, turn: Turn, message: Locks) -> Macs:
-    """Tell every other party that this party has the same rows."""
+    """Prove to every other party that this party has the same rows."""
     return mine.peer.prove(message)
 
 
 @party_step
 def verify(mine: AlignmentMine, turn: Turn, message: Macs) -> None:
-    """Check what all others told."""
+    """Check the proofs of all other parties."""
     mine.peer.verify(message)

@@ -1,4 +1,4 @@
-"""What all parties agreed on before an alignment, and which way each list goes through them."""
+"""The terms that all parties agreed on before an alignment, and each list's path through the parties."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from colonnade.seal.key_agreement import pack
 
 MODES = ("psi", "plain")
 LARGEST = 50_000_000
-"""The most ids that anybody may announce where no maximum was agreed on: an hour of masks, and 1.6 GB."""
+"""The largest number of ids that a party may announce if no maximum was agreed on: an hour of masking, and 1.6 GB."""
 TRIED = 1024
-"""Entries of a list that is tried, at least: who treats them differently passes at most 1 time in so many."""
+"""The least number of entries of a trial list; a party that treats them differently passes 1 time in 1024 at most."""
 
 
 @dataclass(frozen=True)
 class AlignTerms:
-    """What all parties agreed on before: how, among whom (the owner first), and what each refuses."""
+    """The agreed terms: the mode, the parties (the owner first), and the sizes that each party refuses."""
 
     mode: str
     names: tuple[str, ...]
@@ -28,18 +28,18 @@ class AlignTerms:
 
     @property
     def job(self) -> bytes:
-        """The name of the job, which every party signs: who agreed on something else is refused."""
+        """The digest of the terms, which every party signs; a party with other terms is refused."""
         agreed = pack(self.mode, str(self.seed), self.minimum, str(self.maximum), *self.names)
         return hashlib.sha256(pack("colonnade/align/2", agreed)).digest()
 
     @property
     def comparer(self) -> int:
-        """Who compares: the last party; in plain mode, which hides nothing from it, the owner."""
+        """The party that compares: the last one; in plain mode, which hides nothing from the owner, the owner."""
         return len(self.names) - 1 if self.mode == "psi" else 0
 
     @property
     def trial(self) -> int | None:
-        """The number of the comparer's list on its second way; None where an id that counts twice changes nothing."""
+        """The number of the comparer's list in its second pass; None if counting an id twice would change nothing."""
         return len(self.names) if self.mode == "psi" and self.minimum > 1 else None
 
     @property
@@ -48,9 +48,9 @@ class AlignTerms:
         return range(len(self.names) + (self.trial is not None))
 
     def path(self, whose: int) -> tuple[int, ...]:
-        """Who has a list, one after the other: its party first, then all others round the ring, the comparer last.
+        """The parties that have a list in turn: its own party first, then all others round the ring, the comparer last.
 
-        So every other party gets each list under other keys, and cannot compare any two.
+        So a party on the way gets no two lists under the same keys, and cannot compare them.
         """
         if self.mode == "plain":
             return (whose,) if whose == self.comparer else (whose, self.comparer)
@@ -59,27 +59,27 @@ class AlignTerms:
         return (*range(whose, self.comparer), *range(whose), self.comparer)
 
     def before(self, whose: int, place: int) -> int:
-        """From whom a party gets a list."""
+        """The party that gives a list to this party."""
         path = self.path(whose)
         return path[-2] if place == self.comparer else path[path.index(place) - 1]
 
     def after(self, whose: int, place: int) -> int:
-        """Whom a party gives a list."""
+        """The party that this party gives a list to."""
         path = self.path(whose)
         return path[path.index(place) + 1]
 
     def length(self, whose: int, sizes: Sequence[int]) -> int:
-        """How many entries a list has; the comparer fills up its own with ids that nobody has."""
+        """How many entries a list has; the comparer adds ids that no party has to its own list."""
         if self.trial is not None and whose in (self.comparer, self.trial):
             return max(sizes[self.comparer] + 1, TRIED)
         return sizes[whose]
 
     def named(self, whose: int) -> str:
-        """Whose list it is, to be read in a sentence."""
+        """A list's name in an error message."""
         return f"'{self.names[self.comparer if whose == self.trial else whose]}'"
 
     def check_sizes(self, sizes: Sequence[int]) -> None:
-        """Refuse sets that are empty or too large, before anything is made of their size."""
+        """Refuse sets that are empty or too large, before their size is used."""
         for name, size in zip(self.names, sizes, strict=True):
             if size < 1:
                 raise MessageError(f"'{name}' announces {size} ids; an alignment needs at least one of everybody.")

@@ -1,4 +1,4 @@
-"""What an alignment found: every party's rows in the common order, and who learnt what."""
+"""The result of an alignment: every party's rows in the common order, and what each party learnt."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def who_learns(mode: str, names: Sequence[str]) -> tuple[str, ...]:
 class Alignment:
     """Every party's own row numbers of the common ids, in one order for all.
 
-    In a deployment each party has its own rows only; here, in one process, all of them are at hand.
+    Between organisations each party has only its own rows; in one process the result has those of all parties.
     """
 
     names: tuple[str, ...]
     """The parties, the owner first."""
     rows: dict[str, np.ndarray] = field(repr=False)
     sizes: dict[str, int]
-    """How many ids each party brought."""
+    """How many ids each party has."""
     mode: str
     proof: str
     """A fingerprint that is the same at every party; it exists only if every pair proved that their orders agree."""
@@ -74,7 +74,7 @@ class Alignment:
     def take(self, tables: Sequence[Table]) -> list[Table]:
         """The federation of the common rows in the common order; give the tables in the order of the parties.
 
-        Their ids become texts, so that they are alike at every party.
+        Ids become texts, so that they are the same at every party.
         """
         if len(tables) != len(self.names):
             raise TableError(f"{len(tables)} tables came; give those of {', '.join(self.names)}, in this order.")
@@ -85,14 +85,14 @@ class Alignment:
                     "aligned; give the same tables, or align again."
                 )
         taken = [table.take(self.rows[name]) for name, table in zip(self.names, tables, strict=True)]
-        common = [[one.decode() for one in texts(table.ids, table.name)] for table in taken]
+        common = [[text.decode() for text in texts(table.ids, table.name)] for table in taken]
         for table, ids in zip(taken, common, strict=True):
             if ids != common[0]:
                 raise TableError(f"the rows of table '{table.name}' are not those that were aligned; align again.")
         return [replace(table, ids=np.array(common[0])) for table in taken]
 
     def to_json(self) -> dict[str, Any]:
-        """The findings as plain data, without the rows."""
+        """The result as plain data, without the rows."""
         plain = ("count", "sizes", "mode", "proof", "seconds", "seconds_by_party", "bytes")
         return {
             "names": list(self.names),

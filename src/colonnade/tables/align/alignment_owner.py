@@ -1,12 +1,12 @@
-"""What the owner asks for, in which order: lists on their way round, the comparison, the way back, the proof.
+"""The owner's part of an alignment: the lists' paths through all parties, the comparison, the way back, the proof.
 
-Each set goes once through all parties. It leaves its party masked and shuffled, and every other party masks and
-shuffles it once more. Under all keys equal ids are equal points, and the last party, the *comparer*, has all sets
-there. It counts, refuses too few, and only then tells places, which go back along the way of each set; each party
-undoes its own shuffle, until the set's own party finds its rows. Points are never unmasked.
+Each set of ids goes once through all parties. Its own party sends it masked and shuffled, and every other party masks
+and shuffles it once more. Under all keys equal ids are equal points. The last party, the *comparer*, gets all sets in
+this form. It counts the common ids and refuses too few. Only then does it send their places, which go back along the
+path of each set. Each party undoes its shuffle, until the set's own party finds its rows. Points are never unmasked.
 
-All of it passes the owner, in boxes for the next party on the way. What the owner can open are the lists that it
-masks itself, each under the keys of other parties, no two under the same ones.
+The owner relays all messages, encrypted for the next party on the path. It can open only the lists that it masks
+itself, and no two of these are under the same keys.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from colonnade.tables.align.order_proof import MAC_BYTES
 
 PURPOSE = "align"
 Progress = Callable[[int, int], None]
-"""Called with how many ids were masked so far, and how many will be in all."""
+"""Called with the number of ids that were masked so far, and their number in total."""
 
 
 class AlignmentOwner:
-    """An alignment as the owner leads it; the owner is the first of the parties."""
+    """The owner's part of an alignment; the owner is the first of the parties."""
 
     def __init__(self, parties: Parties, terms: AlignTerms, on_progress: Progress | None = None) -> None:
         self.parties, self.terms, self.on_progress = parties, terms, on_progress
@@ -53,7 +53,7 @@ class AlignmentOwner:
         self._done = 0
 
     def run(self) -> int:
-        """All of it; gives how many ids are common. The rows themselves are at the parties."""
+        """Run the alignment and return the number of common ids; each party keeps its own rows."""
         self.agree()
         for whose in self.terms.lists:
             self.round(whose)
@@ -63,7 +63,7 @@ class AlignmentOwner:
         return counts[0]
 
     def agree(self) -> None:
-        """Everybody hears who takes part with how many ids, and signs it."""
+        """Let all parties learn who takes part with how many ids, and sign that."""
         greetings = self.parties.ask(steps.greet, self.turn)
         for name, greeting in zip(self.parties.names, greetings, strict=True):
             for part, (kind, width) in zip(greeting, GREETED, strict=True):
@@ -72,22 +72,22 @@ class AlignmentOwner:
         self.sizes = roster.rows.flatten().tolist()
         self.terms.check_sizes(self.sizes)
         signed = self.parties.ask(steps.confirm, self.turn, all=roster)
-        for name, one in zip(self.parties.names, signed, strict=True):
-            checked(one.signatures, torch.uint8, (1, 64), f"the signature of '{name}'")
-        self.parties.tell(steps.join, self.turn, all=Signed(torch.cat([one.signatures for one in signed])))
+        for name, reply in zip(self.parties.names, signed, strict=True):
+            checked(reply.signatures, torch.uint8, (1, 64), f"the signature of '{name}'")
+        self.parties.tell(steps.join, self.turn, all=Signed(torch.cat([reply.signatures for reply in signed])))
 
     def round(self, whose: int) -> None:
-        """Bring a list from its party to the comparer, by all others."""
+        """Bring a list from its own party through all others to the comparer."""
         path = self.terms.path(whose)
         for sender, receiver in pairwise(path):
             for start in range(0, self._length(whose), CHUNK):
-                box = self._given(whose, sender, start)
+                box = self._asked_part(whose, sender, start)
                 self.parties.tell(steps.take, self.turn, each=[box], to=[receiver])
                 if receiver == self.terms.comparer and self._masked_there(whose):
                     self._progress(min(CHUNK, self._length(whose) - start))
 
     def decide(self) -> None:
-        """Let the comparer count, and everybody else hear that there are enough."""
+        """Let the comparer count the common ids, and tell all other parties that there are enough."""
         comparer = self.terms.comparer
         (verdict,) = self.parties.ask(steps.compare, self.turn, to=[comparer])
         what = f"the verdict of '{self.parties.names[comparer]}'"
@@ -96,7 +96,7 @@ class AlignmentOwner:
         self.parties.tell(steps.hear, self.turn, all=verdict, to=others)
 
     def back(self, whose: int) -> int:
-        """Bring the places of the common ids from the comparer back to a set's own party; gives how many they are."""
+        """Bring the places of the common ids from the comparer back to a set's own party; return their number."""
         *hops, comparer = self.terms.path(whose)
         wanted = WantedPlaces(torch.tensor(whose), torch.tensor(0))
         (box,) = self.parties.ask(steps.show, self.turn, each=[wanted], to=[comparer])
@@ -109,24 +109,24 @@ class AlignmentOwner:
         return count
 
     def prove(self) -> None:
-        """Let everybody check that all orders agree."""
+        """Let all parties check that their orders agree."""
         parties = len(self.parties)
         locks = self.parties.ask(steps.lock, self.turn)
         for name, lock in zip(self.parties.names, locks, strict=True):
             checked(lock.locks, torch.uint8, (1, POINT_BYTES), f"the lock of '{name}'")
-        told = self.parties.ask(steps.prove, self.turn, all=Locks(torch.cat([one.locks for one in locks])))
-        for name, one in zip(self.parties.names, told, strict=True):
-            checked(one.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
-        self.parties.tell(steps.verify, self.turn, all=Macs(torch.stack([one.macs for one in told])))
+        proofs = self.parties.ask(steps.prove, self.turn, all=Locks(torch.cat([reply.locks for reply in locks])))
+        for name, proof in zip(self.parties.names, proofs, strict=True):
+            checked(proof.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
+        self.parties.tell(steps.verify, self.turn, all=Macs(torch.stack([proof.macs for proof in proofs])))
 
-    def _given(self, whose: int, party: int, start: int) -> Box:
-        """A part of a list as one of the parties masked and shuffled it, in a box for the next one."""
+    def _asked_part(self, whose: int, party: int, start: int) -> Box:
+        """A part of a list that a party masked and shuffled, encrypted for the next party."""
         wanted = WantedPlaces(torch.tensor(whose), torch.tensor(start))
         (box,) = self.parties.ask(steps.give, self.turn, each=[wanted], to=[party])
-        due = min(CHUNK, self._length(whose) - start)
+        count = min(CHUNK, self._length(whose) - start)
         what = f"the set of {self.terms.named(whose)} by '{self.parties.names[party]}'"
-        self._check_box(box, whose, due * POINT_BYTES, what)
-        self._progress(due)
+        self._check_box(box, whose, count * POINT_BYTES, what)
+        self._progress(count)
         return box
 
     def _check_box(self, box: Box, whose: int, size: int, what: str) -> None:
@@ -135,7 +135,7 @@ class AlignmentOwner:
             raise MessageError(f"{what} came as of list {int(box.whose)} where {whose} was asked for; leave it out.")
 
     def _count(self, sealed: Tensor, comparer: int) -> int:
-        """How many places are in a box of the comparer."""
+        """How many places the comparer's box has."""
         count, rest = divmod(sealed.numel() - OVER, PLACE_BYTES)
         if rest or not self.terms.minimum <= count <= min(self.sizes):
             raise MessageError(
@@ -148,7 +148,7 @@ class AlignmentOwner:
         return self.terms.length(whose, self.sizes)
 
     def _masked_there(self, whose: int) -> bool:
-        """Whether the comparer masks a list when it takes it."""
+        """Whether the comparer masks a list when it receives it."""
         if whose == self.terms.comparer:
             return self.terms.trial is not None
         return self.terms.mode == "psi" and whose != self.terms.trial
@@ -159,5 +159,5 @@ class AlignmentOwner:
             self.on_progress(self._done, sum(map(self._masks, self.terms.lists)))
 
     def _masks(self, whose: int) -> int:
-        """How many ids of a list are masked in all."""
+        """How many masks the ids of a list get in total."""
         return (len(self.terms.path(whose)) - 1 + self._masked_there(whose)) * self._length(whose)

@@ -1,4 +1,4 @@
-"""One party's end of an alignment: its ids, its secret, its shuffles. It has no input or output of its own."""
+"""One party's end of an alignment: its ids, its secret, its shuffles. It does no input or output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from colonnade.tables.align.id_mask import Mask
 from colonnade.tables.align.order_proof import MAC_BYTES, Proof, digest, pair_keys
 from colonnade.tables.align.plain_ids import PlainMask, ordered
 
-POINTS, PLACES, COUNT = "masked ids", "places", "words"  # what a box holds
+POINTS, PLACES, COUNT = "masked ids", "places", "words"  # the contents of a box
 VERDICT_BYTES = PLACE_BYTES + OVER
 
 
@@ -47,7 +47,7 @@ def shuffle(count: int) -> np.ndarray:
 
 
 class AlignmentParty:
-    """A party that greets, masks, shuffles, finds its rows and proves their order, each once and in that order."""
+    """A party that greets, masks, shuffles, finds its rows and proves their order; each once, in that order."""
 
     def __init__(
         self, terms: AlignTerms, place: int, ids: list[bytes], identity: Identity, keys: dict[str, bytes]
@@ -59,30 +59,30 @@ class AlignmentParty:
         self.member = Membership(terms.job, self.name, identity, keys)
         self.sizes: list[int] = []
         self.rows = np.empty(0, np.int64)
-        self.count = 0  # how many ids are common, as the comparer says
+        self.count = 0  # the number of common ids, from the comparer
         self.proof = ""
         self.comparison: Comparison | None = None  # at the comparer
         self._mask: Mask | None = None
-        self._own = ids  # with those that fill up a comparer's list
+        self._own = ids  # at the comparer with additional ids that no party has
         self._boxes = Boxes(self.name, {})
         self._keys: dict[str, bytes] = {}
-        self._orders: dict[int, np.ndarray] = {}  # by list: where each point of the list that left was before
-        self._came: dict[int, list[Tensor]] = {}  # by list: the points of a list that is still to be masked
-        self._sent: dict[int, bytes] = {}  # by start: the parts of a comparer's own list, for the trial
-        self._found: list[np.ndarray] = []  # at the comparer, by set: the places of the common ids
-        self._opened: set[int] = set()  # whose common ids were looked up
+        self._orders: dict[int, np.ndarray] = {}  # by list: the place of each sent point before this party's shuffle
+        self._received: dict[int, list[Tensor]] = {}  # by list: received points that are still to be masked
+        self._sent: dict[int, bytes] = {}  # by start: the sent parts of the comparer's own list, for the trial
+        self._common: list[np.ndarray] = []  # at the comparer, by set: the places of the common ids
+        self._opened: set[int] = set()  # the sets whose common ids were looked up
         self._proof: Proof | None = None
         self._locks: list[bytes] = []
 
-    # Who is here
+    # The parties and their keys
 
     def greet(self) -> Greeting:
-        """Present this party."""
+        """Send this party's key and the number of its ids."""
         _, key, incarnation, signature = self.member.hello()
         return Greeting(_line(key), _line(incarnation), _line(signature), torch.tensor([[len(self.ids)]]))
 
     def confirm(self, roster: Roster) -> Signed:
-        """Check who takes part and with how many ids, and sign that."""
+        """Check the parties and the numbers of their ids, and sign them."""
         parties = len(self.terms.names)
         for part, (kind, width) in zip(roster, GREETED, strict=True):
             checked(part, kind, (parties, width), "the greetings of all parties")
@@ -100,7 +100,7 @@ class AlignmentParty:
         return Signed(_line(signature))
 
     def join(self, signed: Signed) -> None:
-        """Check that everybody signed the same; then draw this alignment's secrets."""
+        """Check that all parties signed the same; then draw this alignment's secrets."""
         lines = checked(signed.signatures, torch.uint8, (len(self.terms.names), 64), "the signatures of all parties")
         self.member.join({name: line.numpy().tobytes() for name, line in zip(self.terms.names, lines, strict=True)})
         self._keys = pair_keys(self.member)
@@ -115,33 +115,33 @@ class AlignmentParty:
 
     # Masks and shuffles
 
-    def take(self, came: Box) -> None:
-        """Open a part of another party's list, and keep it until all of it is here."""
-        whose = self._list(came.whose)
+    def take(self, box: Box) -> None:
+        """Open a part of another party's list, and keep it until the list is complete."""
+        whose = self._list(box.whose)
         if self._taken(whose) == self._length(whose):
             raise SealError(f"the set of {self._named(whose)} came to '{self.name}' a second time; stop.")
         start = self._taken(whose)
-        due = min(CHUNK, self._length(whose) - start)
+        count = min(CHUNK, self._length(whose) - start)
         what, sender = f"the set of {self._named(whose)}", self.terms.names[self.terms.before(whose, self.place)]
-        sealed = checked(came.sealed, torch.uint8, (due * POINT_BYTES + OVER,), f"{what} by '{sender}'")
+        sealed = checked(box.sealed, torch.uint8, (count * POINT_BYTES + OVER,), f"{what} by '{sender}'")
         points = self._boxes.open(sender, sealed.numpy().tobytes(), POINTS, whose, start)
         if self.comparison is not None:
             self.comparison.take(whose, points)
             return
-        self._came.setdefault(whose, []).append(as_tensor(points, POINT_BYTES))
-        if start + due == self._length(whose):
-            self._came[whose] = [torch.cat(self._came[whose])]
+        self._received.setdefault(whose, []).append(as_tensor(points, POINT_BYTES))
+        if start + count == self._length(whose):
+            self._received[whose] = [torch.cat(self._received[whose])]
             self._orders[whose] = shuffle(self._length(whose))
 
     def _taken(self, whose: int) -> int:
-        """How many points of a list came to this party; all, if they are its own."""
+        """How many points of a list this party has received; all, if the list is its own."""
         if self.comparison is not None:
             own = whose == self.place and self.terms.mode == "plain"
             return self._length(whose) if own else self.comparison.taken(whose)
-        return self._length(whose) if whose in self._orders else sum(map(len, self._came.get(whose, [])))
+        return self._length(whose) if whose in self._orders else sum(map(len, self._received.get(whose, [])))
 
     def give(self, wanted: WantedPlaces) -> Box:
-        """A part of a list, its own or another party's, masked by this party and in an order that only it knows."""
+        """A part of this or another party's list, masked by this party, in an order that only it knows."""
         whose = self._list(wanted.whose)
         self._check_may_give(whose)
         start = number_of(wanted.start, self._length(whose), "the start of a part")
@@ -153,20 +153,20 @@ class AlignmentParty:
         elif self.comparison is not None:
             masked = self.comparison.tried(self._again()[torch.from_numpy(order)].numpy().tobytes())
         else:
-            points = self._came[whose][0][torch.from_numpy(order)]
+            points = self._received[whose][0][torch.from_numpy(order)]
             masked = self._secret().again(points.numpy().tobytes(), self._named(whose))
         if start + CHUNK >= self._length(whose):
-            self._came.pop(whose, None)  # the list went on, and only its order is needed from here
+            self._received.pop(whose, None)  # the list was sent on, and only its order is still needed
         return self._boxed(self.terms.after(whose, self.place), masked, POINTS, whose, start)
 
     def _check_may_give(self, whose: int) -> None:
-        """Refuse a list that this party does not hold, or that it gives only after others are bound to theirs."""
+        """Refuse a list that this party does not have, or may send only after the others have sent theirs."""
         if self.comparison is not None and whose == self.terms.trial:
             self._again()
             self._orders.setdefault(whose, shuffle(self._length(whose)))
             return
-        held = whose in self._orders and (whose == self.place or whose in self._came)
-        if not held or self.terms.path(whose) == (self.place,):
+        present = whose in self._orders and (whose == self.place or whose in self._received)
+        if not present or self.terms.path(whose) == (self.place,):
             raise SealError(
                 f"the set of {self._named(whose)} is wanted of '{self.name}', which does not hold it; stop."
             )
@@ -176,34 +176,34 @@ class AlignmentParty:
             )
 
     def _again(self) -> Tensor:
-        """The comparer's list as it went out; once it came back, so that nobody can fit the one to the other."""
+        """The comparer's list as it was sent, for the trial; only after it came back, so that none can compare both."""
         whole = list(range(0, self._length(self.place), CHUNK))
         if list(self._sent) != whole or self._taken(self.place) < self._length(self.place):
             raise SealError(f"the second list of '{self.name}' is wanted before its first one came back; stop.")
         return as_tensor(b"".join(self._sent.values()), POINT_BYTES)
 
-    # The comparison and the way back
+    # The comparison, and the places of the common ids
 
     def compare(self) -> AlignVerdict:
-        """At the comparer: try all lists, count the common ids, and tell everybody if they are enough."""
+        """At the comparer: check all lists, count the common ids, and tell all parties if they are enough."""
         self._secret()
-        if self.comparison is None or self._found:
+        if self.comparison is None or self._common:
             raise SealError(f"'{self.name}' was asked to compare, which the comparer does, and once; stop.")
         if self.terms.mode == "plain":
             order = self._orders[self.place].tolist()
             self.comparison.take(self.place, self._secret().own([self._own[row] for row in order]))
-        self._found = self.comparison.places()
-        self.count = len(self._found[self.place])
+        self._common = self.comparison.places()
+        self.count = len(self._common[self.place])
         lines = [
             self._boxes.seal(name, self.count.to_bytes(PLACE_BYTES), COUNT) if name != self.name else b""
             for name in self.terms.names
         ]
         if self.terms.mode == "plain":
-            self._keep(self._orders[self.place][self._found[self.place]])
+            self._keep(self._orders[self.place][self._common[self.place]])
         return AlignVerdict(as_tensor(b"".join(line.ljust(VERDICT_BYTES, b"\0") for line in lines), VERDICT_BYTES))
 
     def hear(self, verdict: AlignVerdict) -> None:
-        """Hear from the comparer how many ids are common; before that, nothing is opened."""
+        """Receive the number of common ids from the comparer; before that, no place is opened."""
         self._secret()
         checked(verdict.sealed, torch.uint8, (len(self.terms.names), VERDICT_BYTES), "the verdict of the comparer")
         if self.comparison is not None:
@@ -220,29 +220,29 @@ class AlignmentParty:
         self.count = count
 
     def show(self, wanted: WantedPlaces) -> Box:
-        """At the comparer: where the common ids are in a list, for the party that it came from."""
+        """At the comparer: the places of the common ids in a list, for the party that the list came from."""
         whose = self._set(wanted.whose)
-        if not self._found or (self.terms.mode == "plain" and whose == self.place):
+        if not self._common or (self.terms.mode == "plain" and whose == self.place):
             raise SealError(f"places were wanted of '{self.name}', which has none to show; stop.")
-        raw = self._found[whose].astype("<i8").tobytes()
+        raw = self._common[whose].astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
-    def trace(self, came: Box) -> Box:
-        """Where the common ids were in another party's list before this party shuffled it."""
-        whose = self._set(came.whose)
+    def trace(self, box: Box) -> Box:
+        """The places of the common ids in another party's list before this party shuffled it."""
+        whose = self._set(box.whose)
         if whose == self.place:
             raise SealError(f"'{self.name}' was asked to tell its own rows, which nobody needs to know; stop.")
-        raw = self._opening(whose, came.sealed).astype("<i8").tobytes()
+        raw = self._opening(whose, box.sealed).astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
-    def keep(self, came: Box) -> None:
+    def keep(self, box: Box) -> None:
         """Find this party's own rows of the common ids."""
-        if self._set(came.whose) != self.place:
-            raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(came.whose))}; stop.")
-        self._keep(self._opening(self.place, came.sealed))
+        if self._set(box.whose) != self.place:
+            raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(box.whose))}; stop.")
+        self._keep(self._opening(self.place, box.sealed))
 
     def _keep(self, rows: np.ndarray) -> None:
-        """Put rows in the order that everybody puts them in."""
+        """Sort the rows into the order that is the same at all parties."""
         if int(rows.max()) >= len(self.ids):
             raise SealError(f"'{self.name}' was told that others have an id that it drew by chance; stop.")
         self.rows = rows[ordered([self.ids[row] for row in rows.tolist()], self.terms.seed)]
@@ -258,13 +258,13 @@ class AlignmentParty:
         raw = self._boxes.open(sender, sealed.numpy().tobytes(), PLACES, whose, 0)
         places = places_in(raw, self._length(whose), self.count, f"'{sender}'")
         self._opened.add(whose)
-        found: np.ndarray = self._orders[whose][places]
-        return found
+        before: np.ndarray = self._orders[whose][places]
+        return before
 
     # Do the orders agree?
 
     def lock(self) -> Locks:
-        """Show which rows this party has, to those who have the same only."""
+        """A lock from which only a party with the same rows learns that they are the same."""
         if not len(self.rows):
             raise SealError(f"'{self.name}' was asked to prove its rows before it was told them; stop.")
         if self._proof is None:
@@ -273,30 +273,30 @@ class AlignmentParty:
             self._proof = Proof(self.name, self._keys, proved)
         return Locks(_line(self._proof.lock))
 
-    def prove(self, came: Locks) -> Macs:
-        """Tell each other party, under the keys of the two, that this party has the same."""
-        locks = checked(came.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
+    def prove(self, message: Locks) -> Macs:
+        """Prove to each other party, under the key of the pair, that this party has the same rows."""
+        locks = checked(message.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
         if self._proof is None or self._locks:
             raise SealError(f"'{self.name}' proves its rows once, and after it showed its lock; stop.")
-        self._locks = [one.numpy().tobytes() for one in locks]
+        self._locks = [lock.numpy().tobytes() for lock in locks]
         own = [
             self._proof.mac(name, lock) if name != self.name else b""
             for name, lock in zip(self.terms.names, self._locks, strict=True)
         ]
-        return Macs(as_tensor(b"".join(one.ljust(MAC_BYTES, b"\0") for one in own), MAC_BYTES))
+        return Macs(as_tensor(b"".join(mac.ljust(MAC_BYTES, b"\0") for mac in own), MAC_BYTES))
 
-    def verify(self, came: Macs) -> None:
-        """Check that everybody else has the same rows in the same order."""
+    def verify(self, message: Macs) -> None:
+        """Check that all other parties have the same rows in the same order."""
         parties = len(self.terms.names)
-        checked(came.macs, torch.uint8, (parties, parties, MAC_BYTES), "the proofs of all parties")
+        checked(message.macs, torch.uint8, (parties, parties, MAC_BYTES), "the proofs of all parties")
         if self._proof is None or not self._locks:
             raise SealError(f"'{self.name}' was asked to check proofs before it gave its own; stop.")
-        for name, lock, line in zip(self.terms.names, self._locks, came.macs[:, self.place], strict=True):
+        for name, lock, line in zip(self.terms.names, self._locks, message.macs[:, self.place], strict=True):
             if name != self.name:
                 self._proof.check(name, lock, line.numpy().tobytes())
-        self.proof = hashlib.sha256(came.macs.numpy().tobytes()).hexdigest()
+        self.proof = hashlib.sha256(message.macs.numpy().tobytes()).hexdigest()
 
-    # Small things
+    # Checks and lookups
 
     def _set(self, whose: Tensor) -> int:
         self._secret()

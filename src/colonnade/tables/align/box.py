@@ -1,4 +1,4 @@
-"""Boxes: bytes from one party to another that whoever relays them can neither read, nor change, nor put elsewhere."""
+"""Boxes: encrypted bytes from one party to another, which the relaying owner cannot read, change or misroute."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from colonnade.seal.key_agreement import pack
 
 _NONCE = 12
 OVER = _NONCE + 16
-"""How many bytes longer a box is than what is in it."""
+"""How many bytes longer a box is than its contents."""
 
 
 class Boxes:
-    """One party's boxes of one alignment: each has a key of its own, from the pair's key and what the box is about.
+    """One party's boxes of one alignment. Each has a key of its own, from the pair's key and the box's purpose.
 
     >>> bank, shop = Boxes("bank", {"shop": bytes(32)}), Boxes("shop", {"bank": bytes(32)})
     >>> shop.open("bank", bank.seal("shop", b"hello", "words", 0), "words", 0)
@@ -33,12 +33,12 @@ class Boxes:
         self._me, self._keys = me, keys
 
     def seal(self, to: str, raw: bytes, what: str, *about: int) -> bytes:
-        """Close a box for another party."""
+        """Encrypt bytes for another party."""
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher(to, self._me, to, what, *about).encrypt(nonce, raw, None)
 
     def open(self, sender: str, sealed: bytes, what: str, *about: int) -> bytes:
-        """What another party put into a box for this one, about this very thing."""
+        """Decrypt another party's box for this party, if it has the expected purpose."""
         try:
             cipher = self._cipher(sender, sender, self._me, what, *about)
             return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], None)

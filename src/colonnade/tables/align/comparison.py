@@ -1,10 +1,10 @@
-"""What the comparer does with the lists under all masks: try them, count the common ids, refuse or find their places.
+"""The comparer's work on the lists under all masks: check them, count the common ids, refuse too few, find places.
 
-Equal ids are equal points there, however many keys an id of a lying side is under. So such a side could have the
-same id of the comparer's list come back several times, under several keys, and let it count several times. Where
-``minimum`` is more than one, the comparer therefore sends its own list round twice, the second time in another order
-and under one more key that it draws. Both must come back as the same points under that key: who knows neither the
-order nor the key can answer alike only by treating all entries alike.
+Equal ids are equal points, also if a dishonest party uses several keys. Such a party could therefore return the same id
+of the comparer's list several times, under several keys, so that it counts several times. If ``minimum`` is more than
+one, the comparer therefore sends its own list round twice, the second time in another order and under one more key.
+Both lists must come back as the same points under that key. A party that knows neither the order nor the key can
+achieve that only by treating all entries in the same way.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from colonnade.tables.align.id_mask import Mask
 
 
 def common(lists: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Where the values that are in all lists are in each of them, in the order of the values.
+    """For each list the places of the values that are in all lists, in the order of the values.
 
     >>> [places.tolist() for places in common([np.array([b"c", b"a", b"b"]), np.array([b"a", b"x", b"c"])])]
     [[1, 0], [0, 2]]
     """
     shared = lists[0]
-    for one in lists[1:]:
-        shared = np.intersect1d(shared, one, assume_unique=True)
-    orders = [np.argsort(one, kind="stable") for one in lists]
-    return [order[np.searchsorted(one, shared, sorter=order)] for one, order in zip(lists, orders, strict=True)]
+    for values in lists[1:]:
+        shared = np.intersect1d(shared, values, assume_unique=True)
+    orders = [np.argsort(values, kind="stable") for values in lists]
+    return [order[np.searchsorted(values, shared, sorter=order)] for values, order in zip(lists, orders, strict=True)]
 
 
 def too_few(terms: AlignTerms, count: int | None = None) -> ColonnadeError:
-    """The refusal of too small an intersection. The owner may have brought one id only, so it hears no number.
+    """The error for too few common ids. It has no number, because an owner with one id would learn too much from it.
 
-    ``count`` is for those who hold all tables anyway.
+    ``count`` is for a process that has all tables anyway.
     """
     names = ", ".join(terms.names)
     if count == 0 or terms.minimum == 1:
@@ -46,22 +46,22 @@ def too_few(terms: AlignTerms, count: int | None = None) -> ColonnadeError:
     how_many = f"fewer than minimum={terms.minimum} ids are common to all of {names}"
     if count is not None:
         how_many = f"{count} ids are common to all of {names} and minimum={terms.minimum}"
-    told = "nobody was told which" + (", nor how many" if count is None else "")
-    return PrivacyError(f"{how_many}; {told}, so bring more rows, or agree on a smaller minimum.")
+    secrecy = "nobody was told which" + (", nor how many" if count is None else "")
+    return PrivacyError(f"{how_many}; {secrecy}, so bring more rows, or agree on a smaller minimum.")
 
 
 class Comparison:
-    """The lists that have come to the comparer, part by part."""
+    """The lists that the comparer has received, part by part."""
 
     def __init__(self, terms: AlignTerms, sizes: Sequence[int], mask: Mask) -> None:
         self.terms, self.sizes, self.mask = terms, sizes, mask
         self._key = secrets.token_bytes(POINT_BYTES)
-        self.count: int | None = None  # once it is known
+        self.count: int | None = None  # None until it is known
         self._lists: dict[int, list[bytes]] = {whose: [] for whose in terms.lists}
         self._tried: list[bytes] = []  # the comparer's own list, under the key of the trial
 
     def take(self, whose: int, points: bytes) -> None:
-        """Keep a part of a list, under the comparer's mask too."""
+        """Mask a part of a list with the comparer's mask, too, and keep it."""
         if self.terms.mode == "psi" and whose not in (self.terms.comparer, self.terms.trial):
             points = self.mask.again(points, self.terms.named(whose))
         elif self.terms.trial is not None and whose == self.terms.comparer:
@@ -73,22 +73,22 @@ class Comparison:
         return multiply(self._key, points, self.terms.named(self.terms.comparer))
 
     def taken(self, whose: int) -> int:
-        """How many points of a list are here."""
+        """How many points of a list were received."""
         return sum(map(len, self._lists[whose])) // POINT_BYTES
 
     def places(self) -> list[np.ndarray]:
-        """Where the common ids are in every list; fewer than the minimum are refused, and known to nobody."""
+        """The places of the common ids in every list; fewer ids than the minimum are refused and told to nobody."""
         for whose in self.terms.lists:
             if self.taken(whose) < self.terms.length(whose, self.sizes):
                 raise SealError(f"the lists were to be compared before that of {self.terms.named(whose)} came; stop.")
         lists = [self._values(whose) for whose in range(len(self.terms.names))]
         if self.terms.trial is not None:
             self._check_trial(self._values(self.terms.trial))
-        found = common(lists)
-        self.count = len(found[0])
+        places = common(lists)
+        self.count = len(places[0])
         if self.count < self.terms.minimum:
             raise too_few(self.terms)
-        return found
+        return places
 
     def _values(self, whose: int) -> np.ndarray:
         values = np.frombuffer(b"".join(self._lists[whose]), f"S{POINT_BYTES}")

@@ -1,12 +1,12 @@
 """Ids as points of curve25519, and masks of them: x coordinates only, 32 bytes each.
 
 An id becomes r = SHA-512(salt, length, id) mod 2^255, and r a point by Elligator 2 (RFC 9380, section 6.7.1, Z = 2).
-That point is always on the curve and never on its twist: X25519 keeps the difference, so a digest that is taken for an
-x coordinate as it is would show one bit of itself through every mask. A mask is X25519 with a secret key: masks
-commute, and because keys are multiples of 8, nothing of small order is left.
+That point is always on the curve, never on its twist. This matters because X25519 maps the curve to itself and the
+twist to itself: a digest that is used directly as an x coordinate would show one bit through every mask. A mask is
+X25519 with a secret key. Masks commute, and because keys are multiples of 8, no component of small order remains.
 
-Elligator 2 asks whether x is on the curve. gmpy2 answers by a Legendre symbol. Without it libsodium does, by decoding
-the point of the Edwards form that x stands for. The points are the same, so parties may differ in what they have.
+Elligator 2 needs to know whether x is on the curve. gmpy2 computes it by a Legendre symbol. Without gmpy2, libsodium
+does, by decoding the corresponding point of the Edwards form. The points are the same, so parties may differ in this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POINT_BYTES = 32
 P = 2**255 - 19
 A = 486662
 _LOW_255 = 2**255 - 1
-_NEUTRAL = (1).to_bytes(POINT_BYTES, "little")  # the point of the Edwards form that adds nothing
+_NEUTRAL = (1).to_bytes(POINT_BYTES, "little")  # the neutral point of the Edwards form
 
 
 def check_installed() -> None:
@@ -48,7 +48,7 @@ def check_installed() -> None:
 
 
 class CurveMask:
-    """One party's secret of one alignment, and what it makes of ids and points.
+    """One party's secret of one alignment, which masks ids and points.
 
     >>> bank, shop = CurveMask(b"salt"), CurveMask(b"salt")
     >>> shop.again(bank.own([b"ann"]), "bank") == bank.again(shop.own([b"ann"]), "shop")
@@ -62,20 +62,20 @@ class CurveMask:
 
     def own(self, ids: Sequence[bytes]) -> bytes:
         """The masked points of a party's own ids, one after the other."""
-        return multiply(self._key, elligator([self._digest(one) for one in ids]), "this party")
+        return multiply(self._key, elligator([self._digest(text) for text in ids]), "this party")
 
     def again(self, points: bytes, whose: str) -> bytes:
-        """Points of another party's set under one mask more."""
+        """Points of another party's set under one more mask."""
         return multiply(self._key, points, whose)
 
-    def _digest(self, one: bytes) -> bytes:
+    def _digest(self, text: bytes) -> bytes:
         digest = self._prefix.copy()
-        digest.update(len(one).to_bytes(4) + one)
+        digest.update(len(text).to_bytes(4) + text)
         return digest.digest()[:POINT_BYTES]
 
 
 def multiply(key: bytes, points: bytes, whose: str) -> bytes:
-    """Each point times the key; points of low order, which would show that they are some, are refused."""
+    """Each point times the key; points of low order, which a mask does not hide, are refused."""
     try:
         parts = [crypto_scalarmult(key, points[at : at + POINT_BYTES]) for at in range(0, len(points), POINT_BYTES)]
     except CryptoError:
@@ -85,7 +85,7 @@ def multiply(key: bytes, points: bytes, whose: str) -> bytes:
 
 def elligator(digests: Sequence[bytes]) -> bytes:
     """The points of the digests: x = -A / (1 + 2r^2) if that is on the curve, else -x - A."""
-    numbers = [int.from_bytes(one, "little") & _LOW_255 for one in digests]
+    numbers = [int.from_bytes(digest, "little") & _LOW_255 for digest in digests]
     candidates = _candidates_by_gmpy2(numbers) if has_gmpy2 else _candidates_by_libsodium(numbers)
     return b"".join(
         [int(x if on_curve else (-x - A) % P).to_bytes(POINT_BYTES, "little") for x, on_curve in candidates]
@@ -93,7 +93,7 @@ def elligator(digests: Sequence[bytes]) -> bytes:
 
 
 def lone_point(digest: bytes) -> bytes:
-    """The point of one digest by Python alone, for plain mode, which needs no library of points.
+    """The point of one digest in pure Python, for plain mode, which needs no library for points.
 
     >>> lone_point(bytes(range(32))) == elligator([bytes(range(32))])
     True
@@ -115,11 +115,11 @@ def _candidates_by_gmpy2(numbers: Sequence[int]) -> list[tuple[Any, bool]]:
 def _candidates_by_libsodium(numbers: Sequence[int]) -> list[tuple[int, bool]]:
     """Each x, and whether it is on the curve: whether y = (x - 1) / (x + 1) is on its Edwards form."""
     below = [(1 + 2 * r * r) % P for r in numbers]
-    found = []
-    for one, inverse in zip(below, inverses([one * (A - one) % P for one in below], P), strict=True):
-        y = (A + one) * one * inverse % P
-        found.append(((one - A) * inverse * A % P, _is_on_edwards(y.to_bytes(POINT_BYTES, "little"))))
-    return found
+    candidates = []
+    for divisor, inverse in zip(below, inverses([number * (A - number) % P for number in below], P), strict=True):
+        y = (A + divisor) * divisor * inverse % P
+        candidates.append(((divisor - A) * inverse * A % P, _is_on_edwards(y.to_bytes(POINT_BYTES, "little"))))
+    return candidates
 
 
 def _is_on_edwards(y: bytes) -> bool:
@@ -137,10 +137,10 @@ def inverses(numbers: Sequence[Any], p: Any) -> list[Any]:
     [4, 5, 3]
     """
     products = [numbers[0] * 0 + 1] if numbers else []
-    for one in numbers:
-        products.append(products[-1] * one % p)
-    found, rest = list(numbers), pow(products[-1], -1, p) if numbers else 1
+    for number in numbers:
+        products.append(products[-1] * number % p)
+    inverted, rest = list(numbers), pow(products[-1], -1, p) if numbers else 1
     for k in range(len(numbers) - 1, -1, -1):
-        found[k] = rest * products[k] % p
+        inverted[k] = rest * products[k] % p
         rest = rest * numbers[k] % p
-    return found
+    return inverted

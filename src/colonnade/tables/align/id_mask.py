@@ -1,4 +1,4 @@
-"""What hides ids: a secret key, or in plain mode nothing."""
+"""The interface of masks, which hide ids with a secret key; in plain mode they hide nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Mask(Protocol):
-    """One party's secret of one alignment, and what it makes of ids and points."""
+    """One party's secret of one alignment, which masks ids and points."""
 
     def own(self, ids: Sequence[bytes]) -> bytes:
         """The party's own ids, masked."""

@@ -1,4 +1,4 @@
-"""Ids as text: what two organisations write differently in type, they mean alike."""
+"""Ids as text, so that ids of different types at two organisations compare equal."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ def texts(ids: Any, name: str) -> list[bytes]:
         raise TableError(f"the ids of '{name}' are a {type(ids).__name__}; give a list with one per row.") from None
     if not isinstance(listed, list) or not listed:
         raise TableError(f"'{name}' has no ids; it needs at least one row.")
-    found = [_text(one, name) for one in listed]
-    if len(set(found)) < len(found):
-        raise _repeated(found, name)
-    return found
+    encoded = [_text(value, name) for value in listed]
+    if len(set(encoded)) < len(encoded):
+        raise _repeated(encoded, name)
+    return encoded
 
 
-def _text(one: Any, name: str) -> bytes:
+def _text(value: Any, name: str) -> bytes:
     try:
-        if isinstance(one, str):
-            return one.encode()
-        if isinstance(one, bytes):
-            return one.decode().encode()
+        if isinstance(value, str):
+            return value.encode()
+        if isinstance(value, bytes):
+            return value.decode().encode()
     except UnicodeError:
-        raise TableError(f"the id {one!r:.60} of '{name}' is no valid text; give ids in UTF-8.") from None
-    if isinstance(one, bool) or not isinstance(one, numbers.Integral):
-        raise TableError(f"the id {one!r:.60} of '{name}' is a {type(one).__name__}; give texts or whole numbers.")
-    return str(int(one)).encode()
+        raise TableError(f"the id {value!r:.60} of '{name}' is no valid text; give ids in UTF-8.") from None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TableError(f"the id {value!r:.60} of '{name}' is a {type(value).__name__}; give texts or whole numbers.")
+    return str(int(value)).encode()
 
 
-def _repeated(found: list[bytes], name: str) -> TableError:
-    counts = Counter(found)
-    often = {one.decode(): count for one, count in counts.items() if count > 1}
-    examples = ", ".join(f"{one!r:.60} ({count} times)" for one, count in list(often.items())[:SHOWN])
+def _repeated(encoded: list[bytes], name: str) -> TableError:
+    counts = Counter(encoded)
+    often = {text.decode(): count for text, count in counts.items() if count > 1}
+    examples = ", ".join(f"{text!r:.60} ({count} times)" for text, count in list(often.items())[:SHOWN])
     verb = "occurs" if len(often) == 1 else "occur"
     such_as = ":" if len(often) <= SHOWN else ", such as"
     return TableError(

@@ -1,11 +1,11 @@
 """Proof that all parties have the same people in the same order, before they train on it.
 
-Each pair of parties shares a key that nobody else has, the relaying owner included. A MAC of the ordered ids under it
-would let the other one of the pair try out ids against it: one that told a party wrong rows could find out who is in
-them. So a party first turns what it has, the ordered ids with everything that was agreed on, into a point and shows it
-under a fresh secret, its *lock* (SPEKE: a key agreement from something that both must know). Two parties that have the
-same agree on a key, two that have not do not, and a MAC under both keys says nothing but that. Who pretends can try
-one guess in a run. Who checked all MACs for it knows that all orders agree with its own.
+Each pair of parties shares a key that nobody else has, not even the relaying owner. A MAC of the ordered ids under this
+key would not be safe: the other party of the pair could compare it with guessed ids. A party that had sent wrong rows
+could so find out who is in them. A party therefore hashes its ordered ids and the agreed terms to a point, and sends
+the point under a new secret, its *lock* (SPEKE: a key agreement from something that both must know). Two parties with
+the same ids agree on a key, two with different ids do not, and a MAC under both keys reveals only that. A dishonest
+party can test one guess per run. A party that has checked all MACs for it knows that all orders agree with its own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TICKET = Ticket(round=0, serial=0, attempt=0, tensor="alignment")
 
 
 def pair_keys(member: Membership) -> dict[str, bytes]:
-    """The key that a party shares with each other one; it is given out once."""
+    """The key that a party shares with each other party; it is given only once."""
     return {peer: member.pair_key(peer, _TICKET) for peer in member.peers}
 
 
 def digest(ids: Sequence[bytes], sizes: Mapping[str, int]) -> bytes:
-    """What is proved: how many ids everybody had, and the common ones in their order.
+    """The digest that is proved: how many ids each party had, and the common ids in their order.
 
     >>> digest([b"ann", b"bob"], {"bank": 2}) == digest([b"bob", b"ann"], {"bank": 2})
     False
@@ -57,12 +57,12 @@ class Proof:
         self.lock = self._shared(lone_point(hashlib.sha512(pack("colonnade/align/lock", proved)).digest()[:32]), me)
 
     def mac(self, peer: str, lock: bytes) -> bytes:
-        """What this party tells another one that has this lock."""
+        """This party's MAC for another party that has this lock."""
         return self._mac(self._me, peer, lock)
 
-    def check(self, peer: str, lock: bytes, came: bytes) -> None:
-        """Refuse rows that another party has otherwise."""
-        if not hmac.compare_digest(self._mac(peer, peer, lock), came):
+    def check(self, peer: str, lock: bytes, mac: bytes) -> None:
+        """Refuse the MAC of a party that has other rows, or another order."""
+        if not hmac.compare_digest(self._mac(peer, peer, lock), mac):
             raise SealError(
                 f"'{peer}' has other rows than '{self._me}', or in another order; do not train on them, and align "
                 "again."

@@ -1,4 +1,4 @@
-"""Ids as hashes that anybody can compute: the order of the rows in every mode, and all that plain mode compares."""
+"""Ids as hashes that anybody can compute. They give the order of rows in every mode; plain mode also compares them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ HASH_BYTES = 32
 
 
 def hashes(ids: Sequence[bytes], seed: int) -> list[bytes]:
-    """One hash per id, by which rows are put in order: the same ids and seed give the same order every time.
+    """One hash per id, by which rows are sorted; the same ids and seed always give the same order.
 
     >>> first, again = hashes([b"ann", b"bob"], seed=0), hashes([b"bob"], seed=0)
     >>> first[1] == again[0] != hashes([b"bob"], seed=1)[0]
     True
     """
     start = hashlib.sha256(pack("colonnade/align/order", str(seed)))
-    found = []
-    for one in ids:
+    digests = []
+    for text in ids:
         digest = start.copy()
-        digest.update(one)
-        found.append(digest.digest())
-    return found
+        digest.update(text)
+        digests.append(digest.digest())
+    return digests
 
 
 def ordered(ids: Sequence[bytes], seed: int) -> np.ndarray:
@@ -36,7 +36,7 @@ def ordered(ids: Sequence[bytes], seed: int) -> np.ndarray:
 
 
 class PlainMask:
-    """No mask at all: hashes of ids, which whoever can guess an id can recognise."""
+    """No mask at all: hashes of ids, which can be recognised by anybody who guesses an id."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -46,5 +46,5 @@ class PlainMask:
         return b"".join(hashes(ids, self.seed))
 
     def again(self, points: bytes, whose: str) -> bytes:
-        """Nothing to do for another party's ids."""
+        """Another party's ids, unchanged."""
         raise SealError(f"the ids of {whose} came to be masked, which plain mode never does; stop.")

@@ -1,4 +1,4 @@
-"""From raw columns to network inputs, each party for itself: what is learnt stays with the party's model."""
+"""From raw columns to network inputs. Each party prepares its own columns, and keeps what it learnt with its model."""
 
 from colonnade.tables.prepare.label_column import LabelColumn, labels_of
 from colonnade.tables.prepare.preparation import Preparation, fit

@@ -25,8 +25,8 @@ class LabelColumn(NamedTuple):
 def labels_of(sheet: Sheet, kind: str = "classes", rows: Any = None, classes: Sequence[str] = ()) -> LabelColumn:
     """The labels of some rows of a sheet, all of them if ``rows`` is None.
 
-    - ``"classes"``: class numbers from 0 (int64). Classes are sorted, as numbers if all are; ``classes`` gives those
-      of an earlier time instead, and then a label that is none of them is refused.
+    - ``"classes"``: class numbers from 0 (int64). Classes are sorted, as numbers if all are numbers. ``classes`` gives
+      those of an earlier run instead; then a label that is none of them is refused.
     - ``"values"``: numbers to predict, float32.
     - ``"several"``: one column per label column, 0 or 1, float32 [rows, labels].
     """
@@ -45,28 +45,28 @@ def labels_of(sheet: Sheet, kind: str = "classes", rows: Any = None, classes: Se
 
 def _classes(sheet: Sheet, column: str, rows: Any, known: tuple[str, ...]) -> LabelColumn:
     texts = _texts(sheet, column, rows)
-    found, codes = np.unique(texts, return_inverse=True)
-    if len(found) > _MOST_CLASSES:
+    names, codes = np.unique(texts, return_inverse=True)
+    if len(names) > _MOST_CLASSES:
         raise TableError(
-            f"the label '{column}' of '{sheet.name}' has {len(found)} different values; "
+            f"the label '{column}' of '{sheet.name}' has {len(names)} different values; "
             "if it is a number to predict, give labels='values' (a job: task = 'values'), else choose another column."
         )
-    numbers = [_number(text) for text in found]
+    numbers = [_number(text) for text in names]
     if all(number is not None for number in numbers):
-        found, codes = _by_number(sheet, column, np.array(numbers, np.float64), codes)
+        names, codes = _by_number(sheet, column, np.array(numbers, np.float64), codes)
     if not known:
-        return LabelColumn(codes, tuple(map(str, found)))
-    strange = [str(text) for text in found if str(text) not in known]
+        return LabelColumn(codes, tuple(map(str, names)))
+    strange = [str(text) for text in names if str(text) not in known]
     if strange:
         raise TableError(
             f"the label '{column}' of '{sheet.name}' holds {strange[0]!r:.60}, which is none of the classes "
             f"{', '.join(known)} of the training labels; correct it, or train again."
         )
-    return LabelColumn(np.array([known.index(str(text)) for text in found], np.int64)[codes], known)
+    return LabelColumn(np.array([known.index(str(text)) for text in names], np.int64)[codes], known)
 
 
 def _by_number(sheet: Sheet, column: str, numbers: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Classes that are numbers, in their order and under one name each: 1 and 1.0 are the same."""
+    """Classes that are numbers, in their order and with one name each: 1 and 1.0 are the same class."""
     if (numbers != np.round(numbers)).any():
         broken = numbers[numbers != np.round(numbers)][0]
         raise TableError(
@@ -86,31 +86,31 @@ def _number(text: str) -> float | None:
 
 
 def _texts(sheet: Sheet, column: str, rows: Any) -> np.ndarray:
-    found = np.empty(WantedRows(rows, sheet.rows).count, object)
+    labels = np.empty(WantedRows(rows, sheet.rows).count, object)
     for piece in sheet.pieces([column], rows):
         texts = piece.texts(column)
-        found[piece.places] = texts.to_numpy(zero_copy_only=False)
-    _refuse_missing(sheet, column, np.array([text is None for text in found], bool), rows)
-    return found.astype(str)
+        labels[piece.places] = texts.to_numpy(zero_copy_only=False)
+    _refuse_missing(sheet, column, np.array([text is None for text in labels], bool), rows)
+    return labels.astype(str)
 
 
 def _numbers(sheet: Sheet, column: str, rows: Any) -> np.ndarray:
-    found = np.empty(WantedRows(rows, sheet.rows).count, np.float64)
+    labels = np.empty(WantedRows(rows, sheet.rows).count, np.float64)
     for piece in sheet.pieces([column], rows):
-        found[piece.places] = piece.numbers(column)
-    _refuse_missing(sheet, column, np.isnan(found), rows)
-    return found
+        labels[piece.places] = piece.numbers(column)
+    _refuse_missing(sheet, column, np.isnan(labels), rows)
+    return labels
 
 
 def _yes_or_no(sheet: Sheet, column: str, rows: Any) -> np.ndarray:
-    found = _numbers(sheet, column, rows)
-    wrong = np.flatnonzero((found != 0) & (found != 1))
+    labels = _numbers(sheet, column, rows)
+    wrong = np.flatnonzero((labels != 0) & (labels != 1))
     if len(wrong):
         raise TableError(
-            f"the label '{column}' of '{sheet.name}' holds {found[wrong[0]]:g} in row {_row(wrong[0], rows)}; "
+            f"the label '{column}' of '{sheet.name}' holds {labels[wrong[0]]:g} in row {_row(wrong[0], rows)}; "
             "with labels='several' every label is 0 or 1."
         )
-    return found.astype(np.float32)
+    return labels.astype(np.float32)
 
 
 def _refuse_missing(sheet: Sheet, column: str, gone: np.ndarray, rows: Any) -> None:

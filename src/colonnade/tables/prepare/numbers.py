@@ -1,7 +1,7 @@
-"""Number columns: a median where one is missing, a column that says so, and one scale for all.
+"""Number columns: missing values become the median, with a second column that marks them; all have the same scale.
 
-Medians, means and quantiles are learnt from training rows, scale and quantiles by scikit-learn; what was learnt is
-kept as plain arrays and applied by plain arithmetic, so a saved preparation needs no pickle and no version of it.
+Medians, means and quantiles are learnt from training rows, some of them by scikit-learn. They are stored as
+plain arrays and applied by plain arithmetic, so a saved preparation needs no pickle and no version of scikit-learn.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 
 SCALES = ("standard", "quantile")
 _QUANTILES = 1000
-_LIMIT = 1e6  # deviations; of n rows none is more than the root of n from their mean
+_LIMIT = 1e6  # deviations; no one of n rows can be more than the root of n from their mean
 _ULP = np.spacing(1)
-_EDGE = 1e-7  # how near to the least or greatest value counts as that value; scikit-learn's
+_EDGE = 1e-7  # values this near to the smallest or largest quantile count as equal to it, as in scikit-learn
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Number:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Names of the columns that it becomes."""
+        """The names of its prepared columns."""
         return (self.column, f"{self.column} missing") if self.absent else (self.column,)
 
     def fill(self, values: np.ndarray, out: np.ndarray) -> None:
@@ -41,15 +41,15 @@ class Number:
         filled = np.where(gone, self.median, values)
         if len(self.quantiles):
             out[:, 0] = _normal(filled, self.quantiles)
-        else:  # the limit bounds strange values of later files only: no training row is so far out
+        else:  # the limit only clips outliers in later files: no training row is so far from the mean
             out[:, 0] = np.clip((filled - self.mean) / self.deviation, -_LIMIT, _LIMIT)
         if self.absent:
             out[:, 1] = gone
 
 
 def fit_number(column: str, values: np.ndarray, scale: str) -> Number | None:
-    """What is learnt from one column, or None if it says nothing: one value only, or none at all."""
-    from sklearn.preprocessing import QuantileTransformer, StandardScaler  # two seconds, for those who fit only
+    """The preparation of one column, or None if the column has only one value, or none at all."""
+    from sklearn.preprocessing import QuantileTransformer, StandardScaler  # takes two seconds, so only when fitting
 
     gone = np.isnan(values)
     present = values[~gone]
@@ -71,7 +71,7 @@ def fit_number(column: str, values: np.ndarray, scale: str) -> Number | None:
 def _normal(values: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
     """Values by their rank among the quantiles, as if drawn from a normal distribution."""
     ranks = np.linspace(0, 1, len(quantiles))
-    # From both ends: where several quantiles are equal, the middle of their ranks.
+    # Interpolate from both ends: a value that equals several quantiles gets the mean of their ranks.
     upper = np.interp(values, quantiles, ranks)
     lower = np.interp(-values, -quantiles[::-1], -ranks[::-1])
     share = 0.5 * (upper - lower)
@@ -82,5 +82,5 @@ def _normal(values: np.ndarray, quantiles: np.ndarray) -> np.ndarray:
 
 
 def titles_of(numbers: Iterable[Number]) -> tuple[str, ...]:
-    """Names of all columns that these become."""
+    """The names of all prepared columns of these."""
     return tuple(title for number in numbers for title in number.titles)

@@ -1,4 +1,4 @@
-"""One party's way from raw columns to network inputs: learnt from its training rows, kept with its model."""
+"""One party's preparation of raw columns as network inputs, learnt from its training rows, kept with its model."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from colonnade.tables.sheets.kinds import CATEGORY, DATE, EMPTY, NUMBER, OTHER
 from colonnade.tables.sheets.rows import WantedRows
 from colonnade.tables.sheets.values import Piece
 
-_BYTES = 128 << 20  # of raw numbers that are held at once while learning
+_BYTES = 128 << 20  # the largest piece of raw numbers in memory while learning
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """What a party has learnt about its own columns; nothing of it ever leaves the party.
+    """What a party has learnt about its own columns; it never leaves the party.
 
-    ``seen`` are all columns of the training files, ``notes`` say which were dropped, and why. ``way`` is what
-    becomes of categories: "one-hot", or "embed": codes in the last columns, for :meth:`model`.
+    ``seen`` are all columns of the training files, ``notes`` say which were dropped, and why. ``way`` is how categories
+    are encoded: "one-hot", or "embed" as codes in the last columns, for :meth:`model`.
     """
 
     numbers: tuple[Number, ...]
@@ -40,14 +40,14 @@ class Preparation:
     @property
     def columns(self) -> tuple[str, ...]:
         """The raw columns that are used."""
-        return tuple(one.column for one in self.numbers) + tuple(one.column for one in self.categories)
+        return tuple(number.column for number in self.numbers) + tuple(own.column for own in self.categories)
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The names of the prepared columns."""
         if self.way == "embed":
             return titles_of(self.numbers) + tuple(category.column for category in self.categories)
-        return titles_of(self.numbers) + tuple(title for one in self.categories for title in one.titles)
+        return titles_of(self.numbers) + tuple(title for category in self.categories for title in category.titles)
 
     @property
     def width(self) -> int:
@@ -57,7 +57,7 @@ class Preparation:
     @property
     def cardinalities(self) -> tuple[int, ...]:
         """How many codes each of the last columns has; none unless categories are to be embedded."""
-        return tuple(one.cardinality for one in self.categories) if self.way == "embed" else ()
+        return tuple(category.cardinality for category in self.categories) if self.way == "embed" else ()
 
     def model(self, hidden: Sequence[int] = (120,), dims: Sequence[int] | None = None) -> TableNet:
         """The model builder for the prepared columns."""
@@ -85,21 +85,21 @@ class Preparation:
         return out
 
     def table(self, sheet: Sheet, rows: Any = None, name: str | None = None) -> Table:
-        """The party's table of some rows, without labels; this preparation goes with it."""
+        """The party's table of some rows, without labels; it refers to this preparation."""
         ids = sheet.ids_at(rows)
         columns = self.apply(sheet, rows) if self.width else None
         title = sheet.name if name is None else name
         return Table(ids, columns, name=title, column_names=self.column_names, preparation=self)
 
     def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """All of it as plain data and arrays, for :meth:`from_state`."""
-        from colonnade.tables.prepare.preparation_state import to_state  # which knows this class
+        """The preparation as plain data and arrays, for :meth:`from_state`."""
+        from colonnade.tables.prepare.preparation_state import to_state  # imported late: that module imports this class
 
         return to_state(self)
 
     @staticmethod
     def from_state(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Preparation:
-        """The preparation that :meth:`state` was asked of."""
+        """The preparation from the result of :meth:`state`."""
         from colonnade.tables.prepare.preparation_state import from_state
 
         return from_state(facts, arrays)
@@ -143,17 +143,17 @@ def fit(
         raise unknown("way with categories", categories, WAYS)
     most, rarest = _from_one(MOST[categories] if most is None else most, "most"), _from_one(rarest, "rarest")
     _warn_of_dates(sheet)
-    by_kind = {kind: [name for name, one in sheet.kinds.items() if one == kind] for kind in (NUMBER, CATEGORY, EMPTY)}
+    by_kind = {kind: [name for name, own in sheet.kinds.items() if own == kind] for kind in (NUMBER, CATEGORY, EMPTY)}
     scaled = {name: fit_number(name, values, numbers) for name, values in _raw_numbers(sheet, by_kind[NUMBER], rows)}
     counted = _count(sheet, by_kind[CATEGORY], rows, most)
     encoded = {name: counts.category(rarest) for name, counts in counted.items()}
-    dropped = [name for name, found in {**scaled, **encoded}.items() if found is None]
+    dropped = [name for name, learnt in {**scaled, **encoded}.items() if learnt is None]
     notes = [f"column '{name}' is the same in all training rows and is dropped" for name in dropped]
     notes += [f"column '{name}' is empty and is dropped" for name in by_kind[EMPTY]]
     notes += [f"column '{name}' holds {sheet.kinds[name]} values and is left out" for name in _unusable(sheet)]
     return Preparation(
-        tuple(found for found in scaled.values() if found is not None),
-        tuple(found for found in encoded.values() if found is not None),
+        tuple(number for number in scaled.values() if number is not None),
+        tuple(category for category in encoded.values() if category is not None),
         categories,
         tuple(sheet.sources[0].names),
         tuple(notes),
@@ -161,7 +161,7 @@ def fit(
 
 
 def _raw_numbers(sheet: Sheet, columns: list[str], rows: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Number columns one by one, as many read at a time as fit into a bounded piece of memory."""
+    """Number columns one by one; as many are read at a time as fit into a piece of memory."""
     count = WantedRows(rows, sheet.rows).count
     together = max(1, _BYTES // max(1, 8 * count))
     for start in range(0, len(columns), together):

@@ -1,4 +1,4 @@
-"""A preparation as plain data and arrays, and back: no pickle, and nothing of another version is guessed at."""
+"""A preparation as plain data and arrays, and back, without pickle; a state of another version is refused."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _FACTS = ("median", "mean", "deviation")  # one number per column each, kept as 
 
 
 def to_state(preparation: Preparation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What :func:`from_state` reads; the first part is JSON's."""
+    """Plain data for JSON, and arrays, which :func:`from_state` reads."""
     numbers = preparation.numbers
     facts = {
         "format": FORMAT,
         "way": preparation.way,
         "seen": list(preparation.seen),
         "notes": list(preparation.notes),
-        "numbers": [{"column": one.column, "absent": one.absent} for one in numbers],
+        "numbers": [{"column": number.column, "absent": number.absent} for number in numbers],
         "categories": [
-            {"column": one.column, "kept": list(one.kept), "missing": one.missing, "other": one.other}
-            for one in preparation.categories
+            {"column": own.column, "kept": list(own.kept), "missing": own.missing, "other": own.other}
+            for own in preparation.categories
         ],
     }
-    arrays = {name: np.array([getattr(one, name) for one in numbers], np.float64) for name in _FACTS}
+    arrays = {name: np.array([getattr(number, name) for number in numbers], np.float64) for name in _FACTS}
     count = len(numbers[0].quantiles) if numbers else 0
-    arrays["quantiles"] = np.array([one.quantiles for one in numbers], np.float64).reshape(len(numbers), count)
+    arrays["quantiles"] = np.array([number.quantiles for number in numbers], np.float64).reshape(len(numbers), count)
     return facts, arrays
 
 
 def from_state(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Preparation:
-    """The preparation again, exactly as it was."""
-    came = facts.get("format") if isinstance(facts, dict) else None
-    if came != FORMAT:
+    """The preparation of such a state."""
+    written = facts.get("format") if isinstance(facts, dict) else None
+    if written != FORMAT:
         raise CheckpointError(
-            f"a saved preparation is of the format {came!r:.60}, not '{FORMAT}'; it is foreign or newer."
+            f"a saved preparation is of the format {written!r:.60}, not '{FORMAT}'; it is foreign or newer."
         )
     try:
         numbers = tuple(_number(entry, k, arrays) for k, entry in enumerate(facts["numbers"]))

@@ -1,4 +1,4 @@
-"""``cn.prepare``: from sheets and an alignment to two federations, to train on and to test on."""
+"""``cn.prepare``: from sheets and an alignment to two federations, one to train on and one to test on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepare(
 
     ``alignment`` has ``rows``, from each sheet's name to the row numbers that all have in common, in one order; or it
     is such a mapping itself. Without one, the sheets must have the same ids in the same order. A share ``test`` of the
-    rows is held out; which follows from ``seed`` and their number alone. With ``test=0`` the second list is empty.
+    rows is held out; the choice depends only on ``seed`` and their number. With ``test=0`` the second list is empty.
 
     Each party's preparation is learnt from its own training rows and goes with its table as ``table.preparation``:
     ``numbers`` are scaled ("standard" or "quantile"), ``categories`` become "one-hot" or codes to "embed". A column of
@@ -43,17 +43,17 @@ def prepare(
     rows = _aligned(ordered, alignment)
     for sheet in ordered:
         sheet.check_unchanged()
-    train, held = parts(len(rows[0]), test, seed)
-    ids = _same_ids(ordered, [chosen[np.concatenate([train, held])] for chosen in rows])
+    train, held_out = parts(len(rows[0]), test, seed)
+    ids = _same_ids(ordered, [chosen[np.concatenate([train, held_out])] for chosen in rows])
     how: dict[str, Any] = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
     each = [
-        prepare_alone(sheet, chosen, train, held, ids, labels if sheet is ordered[0] else None, **how)
+        prepare_alone(sheet, chosen, train, held_out, ids, labels if sheet is ordered[0] else None, **how)
         for sheet, chosen in zip(ordered, rows, strict=True)
     ]
     both = [first for first, _ in each], [second for _, second in each]
-    for tables in both[: 1 + bool(len(held))]:
+    for tables in both[: 1 + bool(len(held_out))]:
         check_federation(tables)
-    return both[0], both[1] if len(held) else []
+    return both[0], both[1] if len(held_out) else []
 
 
 def prepare_alone(
@@ -65,9 +65,9 @@ def prepare_alone(
     labels: str | None = None,
     **how: Any,
 ) -> tuple[Table, Table]:
-    """One party's tables of its aligned ``rows``, to train on and to test on; the second one has at least one row.
+    """One party's tables of its aligned ``rows``, to train on and to test on; the second has at least one row.
 
-    ``train`` and ``held`` are what :func:`parts` gave; ``labels`` is the kind of the owner's.
+    ``train`` and ``held`` are the result of :func:`parts`; ``labels`` is the kind of labels, at the owner.
     """
     chosen = rows[np.concatenate([train, held])]
     known = sheet.ids_at(chosen) if ids is None else ids
@@ -90,17 +90,17 @@ def prepare_alone(
 
 
 def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of so many aligned rows are for training and which are held out, each ascending.
+    """Which of ``count`` aligned rows are for training and which are held out, each in ascending order.
 
     >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
     True
     """
     start = seed_of(seed)
-    held = round(check_share(test) * count)
-    if held >= count:
+    tested = round(check_share(test) * count)
+    if tested >= count:
         raise ConfigError(f"test={test} of {count} aligned rows leaves none to train on; give less, or more rows.")
     order = permutation(count, start, "test").numpy()
-    return np.sort(order[held:]), np.sort(order[:held])
+    return np.sort(order[tested:]), np.sort(order[:tested])
 
 
 def check_share(test: float) -> float:
@@ -125,26 +125,26 @@ def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:
 
 
 def _aligned(sheets: Sequence[Sheet], alignment: Any) -> list[np.ndarray]:
-    """Each sheet's rows, in one order."""
+    """Each sheet's rows of the common ids, in the common order."""
     if alignment is None:
-        found = [np.arange(sheet.rows) for sheet in sheets]
+        aligned = [np.arange(sheet.rows) for sheet in sheets]
     else:
         rows = alignment if isinstance(alignment, Mapping) else alignment.rows
         absent = [sheet.name for sheet in sheets if sheet.name not in rows]
         if absent:
             raise TableError(f"the alignment has no rows of '{absent[0]}'; align all sheets together.")
-        found = [np.asarray(rows[sheet.name], np.int64) for sheet in sheets]
-    counts = {len(chosen) for chosen in found}
+        aligned = [np.asarray(rows[sheet.name], np.int64) for sheet in sheets]
+    counts = {len(chosen) for chosen in aligned}
     if len(counts) > 1:
-        each = ", ".join(f"'{sheet.name}' {len(chosen)}" for sheet, chosen in zip(sheets, found, strict=True))
+        each = ", ".join(f"'{sheet.name}' {len(chosen)}" for sheet, chosen in zip(sheets, aligned, strict=True))
         raise TableError(f"the sheets have different numbers of rows ({each}); align them first.")
     if counts == {0}:
         raise TableError("the sheets have no row in common; check the id columns and the rule of normalisation.")
-    return found
+    return aligned
 
 
 def _same_ids(sheets: Sequence[Sheet], rows: Sequence[np.ndarray]) -> np.ndarray:
-    """The ids of the aligned rows, held once for all tables."""
+    """The ids of the aligned rows, one array for all tables."""
     ids = sheets[0].ids_at(rows[0])
     for sheet, chosen in zip(sheets[1:], rows[1:], strict=True):
         if not np.array_equal(sheet.ids_at(chosen), ids):

@@ -1,4 +1,4 @@
-"""Files that organisations hold, read without taking them into memory: CSV, gzip, Parquet."""
+"""Organisations' files (CSV, gzip, Parquet), read without loading them into memory as a whole."""
 
 from colonnade.tables.sheets.reading import read
 from colonnade.tables.sheets.sheet import Sheet

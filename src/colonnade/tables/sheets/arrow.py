@@ -1,4 +1,4 @@
-"""pyarrow, imported when a file is read: the rest of the package does without it."""
+"""Import pyarrow only when a file is read: the rest of the package does not need it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from colonnade.errors import ConfigError
 
 
 def arrow(module: str = "pyarrow") -> Any:
-    """A module of pyarrow, or the error that says how to install it."""
+    """Import a module of pyarrow, or raise the error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

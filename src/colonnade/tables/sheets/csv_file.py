@@ -1,4 +1,4 @@
-"""CSV, plain or gzip, as a stream of Arrow batches in which every value is a text."""
+"""A CSV file, plain or gzip, as a stream of Arrow batches in which every value is a text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DELIMITERS = {";": "';'", "\t": "a tab ('\\t')", "|": "'|'", ",": "','"}
 
 
 class CsvFile:
-    """One CSV file; it is read from its beginning whenever columns of it are wanted."""
+    """One CSV file; it is read from the beginning whenever some of its columns are needed."""
 
     typed = False
 
@@ -28,7 +28,7 @@ class CsvFile:
         self.delimiter = delimiter or ("\t" if ".tsv" in path.suffixes else ",")
         self.names, self._header_lines = self._header()
         self.types: dict[str, Any] = dict.fromkeys(self.names, arrow().string())
-        self.rows = 0  # not known before somebody has read it
+        self.rows = 0  # not known before the file was read once
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row."""
@@ -48,7 +48,7 @@ class CsvFile:
             raise TableError(f"{self.path} cannot be read ({error}); get the file anew.") from error
 
     def _check_closed(self, last: str, row: int) -> None:
-        """Refuse a quote that is opened in the last column and never closed: all rows below it would be lost in it."""
+        """Refuse a quote in the last column that is never closed: all rows below it would become part of its value."""
         if "\n" not in last and "\r" not in last:
             return
         with self._text() as text:
@@ -119,9 +119,9 @@ class CsvFile:
                 f"{self.path} has a row of more than {_BLOCK >> 20} MB, or a quote that is never closed; correct it, "
                 "or leave out the column that takes so much."
             )
-        found = self._ragged()
-        if found is not None:
-            line, fields = found
+        ragged = self._ragged()
+        if ragged is not None:
+            line, fields = ragged
             return TableError(
                 f"line {line} of {self.path} has {fields} fields, but the header has {len(self.names)}; "
                 "correct that line, or give the delimiter."
@@ -129,7 +129,7 @@ class CsvFile:
         return TableError(f"{self.path} is no CSV that can be read ({' '.join(reason.split())[:160]}); correct it.")
 
     def _ragged(self) -> tuple[int, int] | None:
-        """The first line with another number of fields than the header, and that number, if Python's csv finds it."""
+        """The first line with another number of fields than the header, and that number, if Python's csv finds one."""
         with self._text() as text:
             reader = csv.reader(_lines(text), delimiter=self.delimiter)
             try:
@@ -151,7 +151,7 @@ class CsvFile:
 
 
 def _lines(text: io.TextIOBase) -> Iterator[str]:
-    """The lines of a text, none of which may fill the memory."""
+    """The lines of a text; a line that could fill the memory is refused."""
     while line := text.readline(_BLOCK):
         if len(line) >= _BLOCK:
             raise csv.Error(f"a line of it has more than {_BLOCK >> 20} MB")

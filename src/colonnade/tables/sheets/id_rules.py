@@ -1,13 +1,13 @@
-"""Ids as texts that compare equal at all parties: one rule, stated in the job, for everybody.
+"""Normalise ids so that they compare equal at all parties: the job states one rule for all parties.
 
-A rule is some of these words; the order in which they are given does not matter:
+A rule is a set of these words, in any order:
 
-- ``trim``: white space around the id is cut off;
+- ``trim``: white space around the id is removed;
 - ``nfkc``: Unicode forms that look alike become one (full-width digits, joined accents, hard spaces);
-- ``casefold``: capitals become small, also beyond ASCII (``Straße`` is ``STRASSE``);
+- ``casefold``: capital letters become small, also beyond ASCII (``Straße`` is ``STRASSE``);
 - ``whole``: a text such as ``7.0``, which is what pandas makes of the number 7 beside a missing one, is ``7``.
 
-Columns of whole numbers are their decimal texts under every rule; so are whole numbers that are stored as floats.
+Whole numbers become their decimal texts under every rule, also if they are stored as floats.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from colonnade.errors import TableError, unknown
 from colonnade.tables.sheets.arrow import arrow
 
 RULE = ("trim", "nfkc", "casefold", "whole")
-_SPACE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # what str.strip cuts off, as far as it is ASCII
+_SPACE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # the ASCII characters that str.strip removes
 WHOLE = r"^(-?[0-9]+)\.0+$"
-_LAST_EXACT = 2**53  # floats above it do not tell neighbouring whole numbers apart
+_LAST_EXACT = 2**53  # above it, floats cannot represent all whole numbers
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 _STEPS: dict[str, Callable[[str], str]] = {
@@ -36,13 +36,13 @@ _STEPS: dict[str, Callable[[str], str]] = {
 }
 
 
-def make_rule(came: str | Sequence[str]) -> tuple[str, ...]:
-    """The rule as a tuple of words, in one order.
+def make_rule(rule: str | Sequence[str]) -> tuple[str, ...]:
+    """The rule as a tuple of words, in a fixed order.
 
     >>> make_rule("casefold+trim"), make_rule(())
     (('trim', 'casefold'), ())
     """
-    words = [word for word in came.split("+") if word] if isinstance(came, str) else list(came)
+    words = [word for word in rule.split("+") if word] if isinstance(rule, str) else list(rule)
     for word in words:
         if word not in RULE:
             raise unknown("word in normalise", word, RULE)
@@ -50,14 +50,14 @@ def make_rule(came: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def normalised(text: str, rule: Sequence[str] = RULE) -> str:
-    """One id under a rule; doing it again changes nothing.
+    """One id normalised by a rule; normalising it again changes nothing.
 
     >>> normalised("  Ann@Example.ORG "), normalised("7.0"), normalised(" x", ())
     ('ann@example.org', '7', ' x')
     """
     steps = [step for word, step in _STEPS.items() if word in rule]
     before = None
-    while before != text:  # folding can undo a normal form, and the other way round
+    while before != text:  # case folding can undo the normal form, and vice versa
         before = text
         for step in steps:
             text = step(text)
@@ -65,7 +65,7 @@ def normalised(text: str, rule: Sequence[str] = RULE) -> str:
 
 
 def normalise(texts: Any, rule: Sequence[str]) -> Any:
-    """An Arrow array of texts under a rule: :func:`normalised` of each, quickly for plain ASCII."""
+    """An Arrow array of texts, each normalised as by :func:`normalised`, but faster for plain ASCII."""
     pa, pc = arrow(), arrow("pyarrow.compute")
     result = texts
     if "casefold" in rule:
@@ -119,7 +119,7 @@ def _whole_numbers(values: Any, sheet: str, column: str) -> Any:
 
 
 def hashes(texts: Any) -> np.ndarray:
-    """A 64-bit number per text; equal texts have equal ones, others rarely: a sieve for duplicates, not a secret."""
+    """A 64-bit number per text, to find duplicates: equal texts have equal numbers, others rarely. It hides nothing."""
     if not len(texts):
         return np.zeros(0, np.uint64)
     raw = arrow("pyarrow.compute").cast(texts, arrow().large_binary())
@@ -135,7 +135,7 @@ def hashes(texts: Any) -> np.ndarray:
 
 
 def refuse_duplicates(texts: Any, sieve: np.ndarray, sheet: str, column: str) -> None:
-    """Refuse ids that occur more than once: how many, and three of them. Sorts the hashes in ``sieve`` in place."""
+    """Refuse ids that occur more than once; the error shows three of them. Sorts the hashes in ``sieve`` in place."""
     pc = arrow("pyarrow.compute")
     sieve.sort()
     suspects = np.unique(sieve[1:][sieve[1:] == sieve[:-1]])

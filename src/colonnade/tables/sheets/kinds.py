@@ -1,4 +1,4 @@
-"""What kind a column is: by its type in Parquet, by all of its texts in CSV; what the job lists wins."""
+"""The kind of a column: as the job lists it, else by its type in Parquet, or by all of its texts in CSV."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EMPTY, OTHER, LEFT_OUT = "empty", "other", "left out"
 
 
 class Guess:
-    """One column of texts, watched as it streams by."""
+    """The kind of one column of texts, from all batches of it."""
 
     def __init__(self, words: Words, text: bool) -> None:
         self.words, self.present = words, False
         self.number, self.date = not text, True  # a column that is typed as text stays text
 
     def watch(self, texts: Any) -> None:
-        """Look at some more texts."""
+        """Take the texts of one more batch into account."""
         cleaned = self.words.cleaned(texts)
         if cleaned.null_count == len(cleaned):
             return
@@ -31,14 +31,14 @@ class Guess:
 
     @property
     def kind(self) -> str:
-        """The kind by all that was seen."""
+        """The kind that fits all texts so far."""
         if not self.present:
             return EMPTY
         return NUMBER if self.number else DATE if self.date else CATEGORY
 
 
 def kind_of_type(kind: Any) -> str:
-    """The kind of a typed column; one of texts is a category unless its texts say otherwise."""
+    """The kind of a typed column; a column of texts is a category unless its texts show another kind."""
     types = arrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type

@@ -1,4 +1,4 @@
-"""The columns of a file: how many may be, and that each has a name of its own."""
+"""Checks of a file's columns: not too many, and each with a name of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from colonnade.errors import TableError, printable
 
-MOST_COLUMNS = 20_000  # each is looked at by itself; whoever has more has features of one thing, such as pixels
+MOST_COLUMNS = 20_000  # each is prepared by itself; more columns are usually features of one thing, such as pixels
 _SHOWN = 30
 
 
 def check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse a file of too many columns, one that comes twice, and names that are no text."""
+    """Refuse a file with too many columns, with a column name twice, or with names that are no text."""
     if len(names) > MOST_COLUMNS:
         raise TableError(
             f"{path} has {len(names):,} columns, and {MOST_COLUMNS:,} is the most here; leave some out of the file, or "
@@ -30,7 +30,7 @@ def check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """Names for a sentence: the first ones, and how many more there are.
+    """Names for an error message: the first ones, and how many more there are.
 
     >>> shown_names(["age", "job"])
     'age, job'

@@ -1,4 +1,4 @@
-"""Parquet as a stream of Arrow batches: only the wanted columns of row groups with wanted rows are ever read."""
+"""A Parquet file as a stream of Arrow batches; only wanted columns of row groups with wanted rows are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUFFER = 1 << 20  # bytes of a column that are read from the disk at a time
 
 
 class ParquetFile:
-    """One Parquet file, read anew whenever columns of it are wanted."""
+    """One Parquet file; it is read again whenever some of its columns are needed."""
 
     typed = True
 

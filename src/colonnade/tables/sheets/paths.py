@@ -1,4 +1,4 @@
-"""From what a user writes to files: globs, names, and the SHA-256 that tells whether a file has changed."""
+"""The files of a user's paths and globs, their name, and the SHA-256 that shows whether a file has changed."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     asked = [files] if isinstance(files, str | os.PathLike) else list(files)
     if not asked:
         raise ConfigError("no file came; give a path, a glob such as 'part-*.parquet', or a list of those.")
-    found: list[Path] = []
-    for one in [os.fspath(path) for path in asked]:
-        is_glob = glob.has_magic(one) and not os.path.exists(one)
-        paths = sorted(glob.glob(one)) if is_glob else [one]
+    every: list[Path] = []
+    for pattern in [os.fspath(path) for path in asked]:
+        is_glob = glob.has_magic(pattern) and not os.path.exists(pattern)
+        paths = sorted(glob.glob(pattern)) if is_glob else [pattern]
         if not paths or not all(map(os.path.isfile, paths)):
-            raise TableError(f"there is no file {one}; give a path, or a glob that finds some.")
-        found += map(Path, paths)
-    if len(set(found)) != len(found):
-        raise ConfigError(f"a file came twice among {', '.join(map(str, found))}; give each once.")
-    return found
+            raise TableError(f"there is no file {pattern}; give a path, or a glob that finds some.")
+        every += map(Path, paths)
+    if len(set(every)) != len(every):
+        raise ConfigError(f"a file came twice among {', '.join(map(str, every))}; give each once.")
+    return every
 
 
 def open_file(path: Path, delimiter: str | None, encoding: str) -> File:
@@ -47,7 +47,7 @@ def open_file(path: Path, delimiter: str | None, encoding: str) -> File:
 
 
 def name_of(paths: Sequence[Path]) -> str:
-    """A name for the sheet: what the file names have in common.
+    """A name for the sheet: the common beginning of the file names.
 
     >>> name_of([Path("card-1.parquet"), Path("card-2.parquet")]), name_of([Path("a/bank.csv.gz")])
     ('card', 'bank')
@@ -55,7 +55,9 @@ def name_of(paths: Sequence[Path]) -> str:
     stems = [path.name.removesuffix(".gz").removesuffix(_kind(path)) for path in paths]
     if len(stems) == 1:
         return stems[0]
-    shared = "".join(letters[0] for letters in takewhile(lambda one: len(set(one)) == 1, zip(*stems, strict=False)))
+    shared = "".join(
+        letters[0] for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*stems, strict=False))
+    )
     return shared.rstrip("-_. 0123456789") or stems[0]
 
 
@@ -63,14 +65,14 @@ def digest_of(paths: Sequence[Path]) -> str:
     """SHA-256 over the bytes of all files, in order."""
     total = hashlib.sha256()
     for path in paths:
-        one = hashlib.sha256()
+        digest = hashlib.sha256()
         try:
             with path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
-                    one.update(chunk)
+                    digest.update(chunk)
         except OSError as error:
             raise TableError(f"{path} cannot be read: {error.strerror}.") from error
-        total.update(one.digest())
+        total.update(digest.digest())
     return total.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""``cn.read``: from files to a sheet. A CSV is read once from end to end; of a Parquet file only the ids."""
+"""``cn.read``: from files to a sheet. A CSV file is read once completely; of a Parquet file only the ids are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from colonnade.tables.sheets.sheet import Sheet
 from colonnade.tables.sheets.values import MISSING, Words
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-_SAMPLE = 1000  # rows of a typed text column that are looked at for dates
+_SAMPLE = 1000  # rows of a typed text column that are checked for dates
 
 
 def read(
@@ -40,10 +40,10 @@ def read(
 ) -> Sheet:
     r"""One organisation's files as a sheet: CSV (plain or ``.gz``) or Parquet, one or many with the same columns.
 
-    ``id`` names the column that says whom a row is about; its values are compared as texts under the rule
+    ``id`` is the column that identifies the person of a row; its values are compared as texts under the rule
     ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.
-    Columns are numbers or categories by what they hold, unless ``numbers``, ``categories`` or ``leave_out`` list them.
-    ``missing`` are the texts that mean that a value is missing. ``name`` is the file's if none is given.
+    Columns are numbers or categories by their values, unless ``numbers``, ``categories`` or ``leave_out`` list them.
+    ``missing`` are the texts that mean that a value is missing. ``name`` is by default the file's.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "bank.csv"
@@ -58,31 +58,31 @@ def read(
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
     if delimiter:
         _one_sign(delimiter, "delimiter")
-    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first: it finds most of what is wrong
+    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first, because it finds most problems
     digest = digest_of(paths)
     sheet_name = name_of(paths) if name is None else name
-    _check_columns(sources, sheet_name, id, labels, [column for one in lists for column in one])
+    _check_columns(sources, sheet_name, id, labels, [column for columns in lists for column in columns])
     stated = listed_kinds(*lists)
     features = [column for column in sources[0].names if column != id and column not in labels]
-    found = _Reading(sheet_name, id, rule, words, features)
+    reading = _Reading(sheet_name, id, rule, words, features)
     for source in sources:
-        found.read(source)
+        reading.read(source)
     return Sheet(
         name=sheet_name,
         id=id,
         label=label if isinstance(label, str) or label is None else labels,
-        kinds={column: stated.get(column) or found.kind(sources, column) for column in features},
+        kinds={column: stated.get(column) or reading.kind(sources, column) for column in features},
         rule=rule,
         digest=digest,
         rows=sum(source.rows for source in sources),
         words=words,
         sources=sources,
-        id_texts=found.finished_ids(),
+        id_texts=reading.finished_ids(),
     )
 
 
 class _Reading:
-    """The one pass over the files: ids are kept, texts are watched."""
+    """The one pass over the files, which keeps the ids and finds the kinds of text columns."""
 
     def __init__(self, name: str, id: str, rule: tuple[str, ...], words: Words, features: list[str]) -> None:
         self.name, self.id, self.rule, self.words, self.features = name, id, rule, words, features
@@ -108,7 +108,7 @@ class _Reading:
             raise TableError(f"{source.path} has no rows; it needs at least one below its column names.")
 
     def kind(self, sources: Sequence[File], column: str) -> str:
-        """What kind a column seems to be; a file in which all of it is missing may have no type for it."""
+        """The kind of a column by its contents; a file in which all values are missing may have no type for it."""
         if column in self.guesses:
             return self.guesses[column].kind
         kinds = [kind_of_type(source.types[column]) for source in sources]
@@ -121,7 +121,7 @@ class _Reading:
                 f"{self.missing} rows of '{self.name}' have no id in column '{self.id}'; fill or drop those rows."
             )
         texts = arrow().chunked_array(self.ids, arrow().string())
-        sieve, self.sieve = np.concatenate(self.sieve), []  # ten million of them are 80 MB
+        sieve, self.sieve = np.concatenate(self.sieve), []  # drop the parts: ten million hashes are 80 MB
         refuse_duplicates(texts, sieve, self.name, self.id)
         return texts
 
@@ -149,7 +149,11 @@ def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[st
                 "the files of one sheet must have the same."
             )
     known = set(first.names)
-    for column, what in ((id, "id"), *((label, "label") for label in labels), *((one, "listed") for one in listed)):
+    for column, what in (
+        (id, "id"),
+        *((label, "label") for label in labels),
+        *((column, "listed") for column in listed),
+    ):
         if column not in known:
             near = difflib.get_close_matches(str(column), first.names, n=1, cutoff=0.5)
             hint = f"did you mean '{near[0]}'? Its" if near else "its"
@@ -160,13 +164,13 @@ def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[st
         raise ConfigError(f"column '{clash}' of '{name}' came for two uses; it can be id, label or listed once.")
 
 
-def _names(came: Sequence[str], what: str) -> list[str]:
-    if isinstance(came, str):
-        raise ConfigError(f"{what}={came!r} is one text; give a list of column names, such as [{came!r}].")
-    return list(came)
+def _names(columns: Sequence[str], what: str) -> list[str]:
+    if isinstance(columns, str):
+        raise ConfigError(f"{what}={columns!r} is one text; give a list of column names, such as [{columns!r}].")
+    return list(columns)
 
 
-def _one_sign(came: str, what: str) -> str:
-    if not isinstance(came, str) or len(came) != 1:
-        raise ConfigError(f"{what}={came!r} is not one character; give ',', for instance.")
-    return came
+def _one_sign(sign: str, what: str) -> str:
+    if not isinstance(sign, str) or len(sign) != 1:
+        raise ConfigError(f"{what}={sign!r} is not one character; give ',', for instance.")
+    return sign

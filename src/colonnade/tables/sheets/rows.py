@@ -1,4 +1,4 @@
-"""Which rows of a stream are wanted, and where each belongs in the result."""
+"""The wanted rows of a stream, and their places in the result."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from colonnade.errors import TableError
 
 
 class WantedRows:
-    """Rows by number, in any order; a stream passes them in its own.
+    """Wanted rows by number, in any order; a stream has them in its own order.
 
-    >>> wanted = Wanted([7, 2, 5], total=10)
+    >>> wanted = WantedRows([7, 2, 5], total=10)
     >>> [part.tolist() for part in wanted.within(0, 6)]
     [[2, 5], [1, 2]]
     """
@@ -36,6 +36,6 @@ class WantedRows:
         return self._sorted[low:high], self._order[low:high]
 
     def any_within(self, start: int, stop: int) -> bool:
-        """Whether any row of this stretch is wanted."""
+        """Whether any row from ``start`` to before ``stop`` is wanted."""
         low, high = np.searchsorted(self._sorted, (start, stop))
         return bool(high > low)

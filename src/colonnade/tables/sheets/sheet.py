@@ -1,4 +1,4 @@
-"""One organisation's raw files. Nothing but the ids is held in memory; columns are read when they are wanted."""
+"""One organisation's raw files. Only the ids are kept in memory; columns are read when they are needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from colonnade.tables.sheets.paths import File, digest_of
 from colonnade.tables.sheets.rows import WantedRows
 from colonnade.tables.sheets.values import Piece, Words, examples
 
-_LONG_ID = 64  # characters; numpy's own texts would take four bytes of every row for each
+_LONG_ID = 64  # characters; with longer ids numpy's fixed-width texts would take too much memory
 
 
 @dataclass(frozen=True, eq=False)
 class Sheet:
-    """What :func:`colonnade.read` gives: ids in memory, everything else in the files.
+    """The result of :func:`colonnade.read`: ids in memory, everything else in the files.
 
     ``kinds`` says of every column but the id and the label whether it is a "number", a "category", a "date", "empty",
     something "other", or "left out". ``digest`` is the SHA-256 of the files, as they were when they were read.
@@ -51,18 +51,18 @@ class Sheet:
         pc = arrow("pyarrow.compute")
         texts = self.id_texts if rows is None else self.id_texts.take(arrow().array(np.asarray(rows, np.int64)))
         longest = pc.max(pc.utf8_length(texts)).as_py() or 1
-        found = np.empty(len(texts), object if longest > _LONG_ID else f"<U{longest}")
+        ids = np.empty(len(texts), object if longest > _LONG_ID else f"<U{longest}")
         at = 0
         for chunk in texts.chunks:
-            for start in range(0, len(chunk), 1 << 16):  # Python's own texts never exist for more rows than these
+            for start in range(0, len(chunk), 1 << 16):  # at most this number of Python strings at a time
                 piece = chunk.slice(start, 1 << 16)
-                found[at : at + len(piece)] = piece.to_numpy(zero_copy_only=False)
+                ids[at : at + len(piece)] = piece.to_numpy(zero_copy_only=False)
                 at += len(piece)
-        return found
+        return ids
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Where the rows lie."""
+        """The files of the rows."""
         return tuple(source.path for source in self.sources)
 
     @property
@@ -76,7 +76,7 @@ class Sheet:
         return tuple(name for name, kind in self.kinds.items() if kind in (NUMBER, CATEGORY))
 
     def check_unchanged(self) -> None:
-        """Refuse to go on if the files are not those that were read."""
+        """Refuse to go on if the files have changed since they were read."""
         now = digest_of(self.files)
         if now != self.digest:
             raise TableError(
@@ -98,26 +98,26 @@ class Sheet:
         asked = dict.fromkeys(columns)
         for at, batch in source.batches(list(asked), lambda low, high: wanted.any_within(start + low, start + high)):
             first = start + at
-            found, places = wanted.within(first, first + batch.num_rows)
-            if len(found):
-                whole = len(found) == batch.num_rows and found[-1] - found[0] + 1 == len(found)
-                taken = batch if whole else pc.take(batch, arrow().array(found - first))
-                yield Piece(self.name, self.words, places, found, {name: taken.column(name) for name in asked})
+            numbers, places = wanted.within(first, first + batch.num_rows)
+            if len(numbers):
+                whole = len(numbers) == batch.num_rows and numbers[-1] - numbers[0] + 1 == len(numbers)
+                taken = batch if whole else pc.take(batch, arrow().array(numbers - first))
+                yield Piece(self.name, self.words, places, numbers, {name: taken.column(name) for name in asked})
 
     def columns(self, columns: Sequence[str] | None = None, rows: Any = None) -> dict[str, np.ndarray]:
         """Raw columns as arrays: float32 for numbers, NaN where one is missing; texts, or None, for all others."""
         names = list(self.features if columns is None else columns)
         wanted = WantedRows(rows, self.rows)
         kinds = {name: np.float32 if self.kinds.get(name) == NUMBER else object for name in names}
-        found: dict[str, np.ndarray] = {name: np.empty(wanted.count, kind) for name, kind in kinds.items()}
+        arrays: dict[str, np.ndarray] = {name: np.empty(wanted.count, kind) for name, kind in kinds.items()}
         for piece in self.pieces(names, rows):
             for name, kind in kinds.items():
                 values = piece.numbers(name) if kind is np.float32 else piece.texts(name).to_numpy(zero_copy_only=False)
-                found[name][piece.places] = values
-        return found
+                arrays[name][piece.places] = values
+        return arrays
 
     def describe(self) -> str:
-        """A table of the columns for their holder: kind, how many values are missing, a few examples."""
+        """A table of the columns for the party itself: kind, number of missing values, a few examples."""
         missing = dict.fromkeys(self.kinds, 0)
         shown: dict[str, list[str | None]] = {name: [] for name in self.kinds}
         for piece in self.pieces(list(self.kinds)):
@@ -145,6 +145,6 @@ class Sheet:
 def _any_texts(piece: Piece, name: str) -> Any:
     try:
         return piece.texts(name)
-    except TableError:  # lists and the like, which are left out anyway
+    except TableError:  # lists and similar values, which are left out anyway
         pa = arrow()
         return pa.array([None if value is None else "..." for value in piece.values[name].to_pylist()], pa.string())

@@ -1,4 +1,4 @@
-"""Arrow values as the two things that a preparation reads: numbers with NaN where one is missing, and texts."""
+"""Arrow values in the two forms that a preparation reads: numbers, with NaN for missing ones, and texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from colonnade.tables.sheets.id_rules import WHOLE, is_text
 
 MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "Null", "null")
 _YES, _NO = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
-_LARGEST = float(np.finfo(np.float32).max)  # some files say "missing" by the largest number that they can hold
+_LARGEST = float(np.finfo(np.float32).max)  # some files use the largest number of a type for "missing"
 _DATE = (
     r"^([0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}|[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4})"
     r"([T ][0-9]{1,2}:[0-9]{2}.*)?$"
@@ -23,13 +23,13 @@ _DATE = (
 
 @dataclass(frozen=True)
 class Words:
-    """How texts are to be read: which of them mean that a value is missing, and the sign before decimals."""
+    """How to read texts: those that mean a missing value, and the decimal sign."""
 
     missing: tuple[str, ...] = MISSING
     decimal: str = "."
 
     def cleaned(self, texts: Any) -> Any:
-        """Texts without white space around them, null where one means that the value is missing."""
+        """Texts without surrounding white space, null for those that mean a missing value."""
         pa, pc = arrow(), arrow("pyarrow.compute")
         texts = pc.utf8_trim_whitespace(pc.cast(texts, pa.string()))
         absent = pc.is_in(texts, value_set=pa.array(self.missing, pa.string()))
@@ -54,7 +54,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of the wanted rows of some columns: ``places`` say where they stand among all that are wanted."""
+    """Some of the wanted rows of some columns; ``places`` are their places among all wanted rows."""
 
     sheet: str
     words: Words
@@ -68,10 +68,10 @@ class Piece:
         values = _decoded(self.values[column])
         if is_text(values.type):
             cleaned = self.words.cleaned(values)
-            found = self.words.as_numbers(cleaned)
-            if found is None:
+            numbers = self.words.as_numbers(cleaned)
+            if numbers is None:
                 raise self._no_number(column, cleaned)
-            return found
+            return numbers
         try:
             return floats(pc.cast(values, pa.float64(), safe=False))
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
@@ -84,7 +84,7 @@ class Piece:
         """A column as an Arrow array of texts, null where a value is missing."""
         pa, pc = arrow(), arrow("pyarrow.compute")
         values = _decoded(self.values[column])
-        if is_text(values.type):  # 7.0 is what pandas makes of the number 7 beside a missing one
+        if is_text(values.type):  # pandas writes the number 7 as 7.0 in a column with missing values
             return pc.replace_substring_regex(self.words.cleaned(values), pattern=WHOLE, replacement=r"\1")
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_finite(values), values, None)
@@ -106,21 +106,21 @@ class Piece:
 
 
 def floats(values: Any) -> np.ndarray:
-    """Arrow numbers as a float64 array with NaN for what is missing or infinite, also what float32 takes for that."""
+    """Arrow numbers as a float64 array, with NaN for missing values and those that are infinite in float32."""
     pc = arrow("pyarrow.compute")
-    found = np.array(pc.fill_null(values, float("nan")).to_numpy(zero_copy_only=False), np.float64)
-    found[~(np.abs(found) <= _LARGEST)] = np.nan
-    return found
+    numbers = np.array(pc.fill_null(values, float("nan")).to_numpy(zero_copy_only=False), np.float64)
+    numbers[~(np.abs(numbers) <= _LARGEST)] = np.nan
+    return numbers
 
 
 def looks_like_dates(cleaned: Any) -> bool:
-    """Whether all cleaned texts that are there are dates such as 2024-01-31 or 31.01.2024."""
+    """Whether all cleaned texts that are not null are dates such as 2024-01-31 or 31.01.2024."""
     pc = arrow("pyarrow.compute")
     return bool(pc.all(pc.match_substring_regex(cleaned, pattern=_DATE), min_count=0).as_py())
 
 
 def examples(texts: Sequence[str | None], most: int = 3) -> str:
-    """The first few different texts, for their holder's own eyes."""
+    """The first few different texts, to be shown only to the party itself."""
     different = list(dict.fromkeys(text for text in texts if text is not None))
     return ", ".join(printable(f"{text:.20}") for text in different[:most])
 

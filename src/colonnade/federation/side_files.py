@@ -21,7 +21,6 @@ PARTY.toml::
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,148 +29,35 @@ from colonnade.core.options import check_name
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
 from colonnade.federation.certificates import (
-    Credentials,
     check_serves,
     common_name,
     read_credentials,
     read_identity,
-    read_public,
+)
+from colonnade.federation.public_keys import read_public
+from colonnade.federation.side_sections import (
+    LABELS,
+    AllowSection,
+    FederationSection,
+    Keys,
+    KeysSection,
+    OwnerFile,
+    OwnerSection,
+    PartyFile,
+    PredictSection,
 )
 from colonnade.federation.tls import split_address
-from colonnade.jobs.job_file import DataSection, Job, check_is_section, job_from, parse_toml, section
+from colonnade.jobs.job_file import DataSection, check_is_section, job_from, parse_toml, section
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.models import KINDS
 from colonnade.seal import SEALS
-from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align.align_terms import MODES
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
-LABELS = ("unsent", "protected", "inferable", "shown")
-"""What parties can tell of the labels: nothing, noisy ones, what can be inferred, all; from best to worst."""
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
-@dataclass(frozen=True)
-class KeysSection:
-    """A side's own keys."""
-
-    cert: str = "cert.pem"
-    key: str = "key.pem"
-    ca: str = "ca.pem"
-    identity: str = "identity.key"
-    crl: str | None = None
-
-
-@dataclass(frozen=True)
-class FederationSection(KeysSection):
-    """Where the owner listens, with which keys, and how long it waits."""
-
-    listen: str = "0.0.0.0:8443"
-    deadline: int = 300
-    labels: str = "protected"
-    """The worst that may become of the labels, see :data:`LABELS`."""
-
-
-@dataclass(frozen=True)
-class OwnerSection:
-    """Whom the party dials."""
-
-    address: str
-    key: str
-
-
-@dataclass(frozen=True)
-class PredictSection:
-    """New rows that may be scored."""
-
-    files: str | list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class AllowSection:
-    """What the party's operator lets happen; None is no limit."""
-
-    methods: list[str] | None = None
-    seals: list[str] | None = None
-    needs: list[str] = field(default_factory=list)
-    networks: list[str] | None = None
-    layers: int | None = None
-    """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
-    width: int | None = None
-    """How many numbers of one of our rows may leave in a round."""
-    outputs: int = 1000
-    """How many outputs, such as classes, the owner may claim."""
-    epsilon: float | None = None
-    delta: float = 1e-5
-    """The most that a job with ``epsilon`` may have; an epsilon says nothing beside a large one."""
-    rounds: int | None = None
-    rows: int | None = None
-    align: list[str] = field(default_factory=lambda: ["psi"])
-    """Ways to compare ids; "plain" tells the owner every id that it can guess."""
-    minimum: int | None = None
-    maximum: int | None = None
-    alignments: int = 10
-    """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
-    runs: int = 1
-    changes: int = 0
-    """How often in a job a person may be summed over another set of parties under Blind(recover=True); every time
-    may show single parties' values of that person."""
-    mix: int = 2
-    """How many parties a blinded sum must have beside this one."""
-    patience: int = 3600
-    terms: str | None = None
-    """A file with the only terms that may be signed, as ``colonnade owner --terms`` printed them."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """One side's keys, read and checked."""
-
-    identity: Identity
-    certificate: Credentials | None
-    """None where somebody else's TLS carries the letters, as in NVIDIA FLARE."""
-    crl: Path | None
-
-    @property
-    def credentials(self) -> Credentials:
-        """The certificate of a side that connects by itself."""
-        if self.certificate is None:
-            raise ConfigError("this paper was read without its certificates; read it with tls=True to connect.")
-        return self.certificate
-
-
-@dataclass(frozen=True)
-class OwnerFile:
-    """A JOB.toml."""
-
-    job: Job
-    own: PartySection
-    others: dict[str, bytes]
-    """Every other party's public identity key, in their order."""
-    align: AlignSection
-    prepare: PrepareSection
-    federation: FederationSection
-    keys: Keys
-    beside: Path
-
-
-@dataclass(frozen=True)
-class PartyFile:
-    """A PARTY.toml."""
-
-    party: PartySection
-    address: str
-    owner: bytes
-    allow: AllowSection
-    peers: dict[str, bytes]
-    terms: dict[str, Any] | None
-    """The only terms that may be signed, if the operator has read some."""
-    predict: list[str]
-    keys: Keys
-    beside: Path
-
-
-def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerFile:
+def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
     for name in ("federation", "align", "prepare", "train", "method"):
@@ -200,7 +86,7 @@ def read_owner_paper(path: str | Path, *, tls: bool = True) -> OwnerFile:
     )
 
 
-def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyFile:
+def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
     for name in _PARTY:
@@ -216,13 +102,13 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyFile:
     for name, value, most in (("epsilon", allow.epsilon, math.inf), ("delta", allow.delta, 1.0)):
         if value is not None and not 0 < value < most:
             raise ConfigError(f"{name} = {value} in [allow] is out of range; give a number above 0 and below {most:g}.")
-    for what, came, known in (
+    for what, given, known in (
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
         ("mode of an alignment in [allow]", allow.align, MODES),
         ("network in [allow]", allow.networks or (), KINDS),
     ):
-        for name in came:
+        for name in given:
             if name not in known:
                 raise unknown(what, name, known)
     new = section(PredictSection, "predict", sections["predict"]).files
@@ -253,12 +139,12 @@ def read_party_paper(path: str | Path, *, tls: bool = True) -> PartyFile:
 def _read_terms(path: Path) -> dict[str, Any]:
     """Terms that an operator has read and kept."""
     try:
-        found = read_json(path)
+        terms = read_json(path)
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        terms = None
+    if not isinstance(terms, dict):
         raise ConfigError(f"{path} of [allow] holds no terms; let the owner run `colonnade owner JOB.toml --terms`.")
-    return found
+    return terms
 
 
 def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -269,54 +155,56 @@ def _sections(path: Path, known: tuple[str, ...], what: str) -> dict[str, Any]:
     return sections
 
 
-def _parties(came: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
-    if not isinstance(came, list) or not all(isinstance(one, dict) for one in came):
-        raise ConfigError(f"party = {came!r:.60} is not a list of sections; write [[party]] once for every party.")
-    owners = [one for one in came if "label" in one]
-    if len(owners) != 1 or len(came) < 2:
+def _parties(sections: Any, beside: Path) -> tuple[PartySection, dict[str, bytes]]:
+    if not isinstance(sections, list) or not all(isinstance(party, dict) for party in sections):
+        raise ConfigError(f"party = {sections!r:.60} is not a list of sections; write [[party]] once for every party.")
+    owners = [party for party in sections if "label" in party]
+    if len(owners) != 1 or len(sections) < 2:
         raise ConfigError(
-            f"{len(came)} [[party]] came and {len(owners)} of them with a label; a federation needs two or more, and "
-            "one of them, the owner, has files and the label."
+            f"{len(sections)} [[party]] came and {len(owners)} of them with a label; a federation needs two or more, "
+            "and one of them, the owner, has files and the label."
         )
     others = {}
-    for one in came:
-        if one is owners[0]:
+    for party in sections:
+        if party is owners[0]:
             continue
-        if set(one) != {"name", "key"} or not all(isinstance(value, str) for value in one.values()):
+        if set(party) != {"name", "key"} or not all(isinstance(value, str) for value in party.values()):
             raise ConfigError(
-                f"[[party]] {one.get('name', '?')!r} has {', '.join(one)}; another party is known by its name and its "
-                "public key alone: its files are its own business."
+                f"[[party]] {party.get('name', '?')!r} has {', '.join(party)}; another party is known by its name and "
+                "its public key alone: its files are its own business."
             )
-        others[check_name(one["name"], "a party")] = read_public(_path(one["key"], beside))
+        others[check_name(party["name"], "a party")] = read_public(_path(party["key"], beside))
     own: PartySection = section(PartySection, "party", owners[0])
-    if len(others) < len(came) - 1 or own.name in others:
+    if len(others) < len(sections) - 1 or own.name in others:
         raise ConfigError("two [[party]] have the same name; give each its own.")
     if "owner" in others:
         raise ConfigError("a party is named 'owner'; that name is the owner's in every ledger: choose another.")
     return own, others
 
 
-def _peers(came: dict[str, Any], beside: Path) -> dict[str, bytes]:
-    for name, key in came.items():
+def _peers(keys: dict[str, Any], beside: Path) -> dict[str, bytes]:
+    for name, key in keys.items():
         if not isinstance(key, str):
             raise ConfigError(
                 f"{name} = {key!r:.40} in [peers] is no key; write the path of its identity.pub as a text."
             )
-    return {name: read_public(_path(key, beside)) for name, key in came.items()}
+    return {name: read_public(_path(key, beside)) for name, key in keys.items()}
 
 
-def _check_address(key: str, came: str, name: str) -> None:
-    """An address that is none is the paper's mistake, and no network mends it."""
+def _check_address(key: str, address: str, name: str) -> None:
+    """An address that is none is a mistake in the file, and no network mends it."""
     try:
-        split_address(came)
+        split_address(address)
     except LinkError as error:
         raise ConfigError(f"{key} in [{name}]: {error}") from None
 
 
-def _path(came: str, beside: Path) -> str | Path:
+def _path(text: str, beside: Path) -> str | Path:
     """A path beside the file, if there is such a file; else the text itself, which may be a key."""
-    place = beside / came
-    return place if place.is_file() else came
+    try:
+        return beside / text if (beside / text).is_file() else text
+    except OSError:  # too long for a path: it may be the text of a certificate
+        return text
 
 
 def _keys(how: KeysSection, beside: Path, *, tls: bool) -> Keys:

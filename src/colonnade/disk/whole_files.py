@@ -1,0 +1,83 @@
+"""Files that are written whole or not at all, and folders that they can be written to.
+
+A file is written under another name first and then renamed, so a crash leaves the old file or the new one. A *durable*
+write also waits for the disk, so that a power cut cannot undo it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from colonnade.errors import FolderError
+
+
+def make_folder(path: str | Path) -> Path:
+    """Create a folder if it does not exist, and check that files can be written to it."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except (OSError, ValueError) as error:  # a ValueError is about a NUL byte in the name
+        why = error.strerror if isinstance(error, OSError) else "its name holds what no name may hold"
+        raise FolderError(f"the folder {folder} cannot be written: {why}; choose another.") from error
+    return folder
+
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a small text file whole or not at all, see :func:`write_bytes`."""
+    write_bytes(path, text.encode("utf-8"), durable=durable)
+
+
+def write_bytes(path: Path, raw: bytes, *, durable: bool = False) -> None:
+    """Write a small file whole; if that fails, the file that was there before stays as it was.
+
+    ``durable`` waits until the disk has the file, for instance so that a power cut loses no part of a privacy budget.
+    """
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(raw)
+            if durable:
+                _sync(file)
+        draft.replace(path)
+        if durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise FolderError(
+            f"{path} cannot be written: {error.strerror}; make room, or choose another folder."
+        ) from error
+
+
+def write_synced(file: BinaryIO, raw: bytes) -> None:
+    """Write bytes to an open file and wait until the disk has them."""
+    file.write(raw)
+    _sync(file)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def append_synced(path: Path, line: bytes) -> None:
+    """Append a line to a file and wait until the disk has it; if that fails, the file keeps its old length."""
+    with path.open("ab") as file:
+        size = file.tell()
+        try:
+            write_synced(file, line)
+        except OSError:
+            os.truncate(path, size)  # part of a line would make the lines after it unreadable
+            raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in a folder; otherwise a power cut can undo the renaming of a file."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

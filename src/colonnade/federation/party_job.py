@@ -1,0 +1,144 @@
+"""A job that a party takes part in: what it has signed, where it keeps the job, and how it serves the owner's requests.
+
+The servers are made here: of an alignment, of a training, of a prediction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from colonnade.core.table import Table
+from colonnade.errors import ManifestError
+from colonnade.federation.alignment_server import AlignmentServer
+from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.job_folder import JobFolder
+from colonnade.federation.job_parts import align_names, align_terms, party_spec, stand_in
+from colonnade.federation.side_sections import PartyFile
+from colonnade.federation.terms import job_id, keys_in
+from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.request_server import RequestServer
+from colonnade.runtime.remote.scope import PREDICTION, TRAINING
+from colonnade.seal.sum_book import SumRules
+from colonnade.store.budget_file import read_spent, write_spent
+from colonnade.store.preparation_files import write_preparations
+from colonnade.store.state_folder import StateFolder
+from colonnade.tables.align.align_sheets import AlignmentGroup
+from colonnade.tables.align.alignment_party import AlignmentParty
+from colonnade.tables.align.id_texts import texts
+from colonnade.tables.sheets import Sheet
+from colonnade.wire.ledger import OWNER, Ledger
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PartyJob:
+    """A job whose terms this party has signed."""
+
+    party_file: PartyFile
+    terms: dict[str, Any]
+    folder: JobFolder
+    trained: JobFolder | None
+    """Of a prediction: the folder of the training whose model predicts."""
+    sheet: Sheet
+    audit: AuditLog
+    run: int
+    """Which run of the training it is, from 1."""
+
+    @property
+    def name(self) -> str:
+        """The party's name."""
+        return self.party_file.party.name
+
+    @property
+    def job(self) -> bytes:
+        """Sixteen bytes that name the job in every request."""
+        return job_id(self.terms)
+
+    @property
+    def keys(self) -> dict[str, bytes]:
+        """Every side's public identity key."""
+        return keys_in(self.terms)
+
+    @property
+    def training(self) -> JobFolder:
+        """The folder of the training: it has the model, the secret, the budget and the sums that were released."""
+        return self.trained or self.folder
+
+    @property
+    def run_folder(self) -> JobFolder:
+        """The folder of the run that is trained, or whose model predicts."""
+        return self.training.of_run(self.run)
+
+    # servers
+
+    def alignment_server(self, session: bytes) -> AlignmentServer:
+        """What serves the requests of an alignment."""
+        member = align_names(self.terms).index(self.name)
+        keys = {OWNER if name == self.terms["owner"] else name: key for name, key in self.keys.items()}
+        ids = texts(self.sheet.ids, self.name)
+        peer = AlignmentParty(align_terms(self.terms), member, ids, self.party_file.keys.identity, keys)
+        return AlignmentServer(AlignmentGroup(member, peer), self.job, session)
+
+    def run_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
+        """What serves the requests of a training or a prediction, with the budget that was used before."""
+        make = self._training_server if self.trained is None else self._prediction_server
+        party = make(plan, tables, session)
+        read_spent(self.training.folder, party.ends, [self.name])
+        return party
+
+    def _training_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
+        """From the newest state of its run, or afresh."""
+        own = self.run_folder
+        own.keep_plan(dict(plan))
+        write_preparations(own.folder, {self.name: tables[0].preparation})
+        spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
+        secret, sums = self.training.secret_of(self.run), self._sum_rules()
+        spec = replace(spec, session=session, secret=secret, scope=TRAINING, sums=sums)
+        party = PartyServer(spec, StateFolder(own.folder / "states"))
+        party.take_up()
+        log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))
+        return party
+
+    def _prediction_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
+        """With the model as its training kept it, which is not changed."""
+        rows, table = tables[0], stand_in(plan, self.name)
+        spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
+        secret, sums = self.training.secret_of(self.run), self._sum_rules()
+        spec = replace(spec, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
+        party = PartyServer(spec, StateFolder(self.run_folder.folder / "states"))
+        if not party.keeping.numbers:
+            raise ManifestError(f"'{self.name}' has kept no state of the model that is to predict; train first.")
+        party.take_up()
+        log.info("predicts with %d new rows", rows.rows)
+        return party
+
+    def _sum_rules(self) -> SumRules:
+        """What the operator allows of blinded sums; a prediction is held to those of its training."""
+        allow = self.party_file.allow
+        return SumRules(self.training.folder / "sums.log", allow.changes, allow.mix, self.run)
+
+
+class BudgetKeeper:
+    """Writes down what the privacy budget has paid for before that leaves: the owner says when states are kept."""
+
+    def __init__(self) -> None:
+        self._server: PartyServer | None = None
+        self._released: dict[str, int] = {}  # by purpose: what the budget on the disk has counted
+
+    def keep(self, server: PartyServer, job: PartyJob) -> None:
+        """Write the budget if it has paid for something since the last time."""
+        if server is not self._server:
+            self._server, self._released = server, {}
+        budget = server.half.end.budget
+        if budget is not None and budget.releases != self._released:
+            write_spent(job.training.folder, server.ends, [job.name])
+            self._released = budget.releases
+
+
+def ledger_of(server: RequestServer | None) -> Ledger:
+    """The messages of the run that a party has served since it began; an alignment's are in the audit log alone."""
+    return server.ledger if isinstance(server, PartyServer) else Ledger()

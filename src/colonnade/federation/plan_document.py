@@ -1,0 +1,30 @@
+"""The plan that all sides sign, as plain JSON: made by this one function at the owner and at every party."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from colonnade import models
+from colonnade.core import optim
+from colonnade.federation.terms import digest
+from colonnade.runtime.plan import Plan
+
+
+def plan_document(
+    terms: Mapping[str, Any], what: Plan, tables: Sequence[Any], outputs: int, test: int, schema: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The plan under these terms; ``tables`` has name, rows and row shape of each side, ``schema`` every message."""
+    document = {
+        "terms": digest(terms).hex(),
+        "tables": tables,
+        "settings": asdict(what.settings),
+        "model": [models.describe(model) for model in what.models],
+        "optimizer": [optim.describe(optimizer) for optimizer in what.optimizers],
+        "outputs": outputs,
+        "test": test,
+        "schema": schema,
+    }
+    return json.loads(json.dumps(document))  # type: ignore[no-any-return]  # as the other sides read it

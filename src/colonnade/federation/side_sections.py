@@ -1,0 +1,139 @@
+"""The sections of the two files of a federation, and the two files as they are after reading.
+
+``side_files`` reads them: the owner's JOB.toml and every party's PARTY.toml.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from colonnade.errors import ConfigError
+from colonnade.federation.certificates import Credentials
+from colonnade.jobs.job_file import Job
+from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection
+from colonnade.seal.key_agreement import Identity
+
+LABELS = ("unsent", "protected", "inferable", "shown")
+"""What parties can tell of the labels: nothing, noisy ones, what can be inferred, all; from best to worst."""
+
+
+@dataclass(frozen=True)
+class KeysSection:
+    """A side's own keys."""
+
+    cert: str = "cert.pem"
+    key: str = "key.pem"
+    ca: str = "ca.pem"
+    identity: str = "identity.key"
+    crl: str | None = None
+
+
+@dataclass(frozen=True)
+class FederationSection(KeysSection):
+    """Where the owner listens, with which keys, and how long it waits."""
+
+    listen: str = "0.0.0.0:8443"
+    deadline: int = 300
+    labels: str = "protected"
+    """The worst that may become of the labels, see :data:`LABELS`."""
+
+
+@dataclass(frozen=True)
+class OwnerSection:
+    """Whom the party dials."""
+
+    address: str
+    key: str
+
+
+@dataclass(frozen=True)
+class PredictSection:
+    """New rows that may be scored."""
+
+    files: str | list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AllowSection:
+    """What the party's operator lets happen; None is no limit."""
+
+    methods: list[str] | None = None
+    seals: list[str] | None = None
+    needs: list[str] = field(default_factory=list)
+    networks: list[str] | None = None
+    layers: int | None = None
+    """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
+    width: int | None = None
+    """How many numbers of one of our rows may leave in a round."""
+    outputs: int = 1000
+    """How many outputs, such as classes, the owner may claim."""
+    epsilon: float | None = None
+    delta: float = 1e-5
+    """The most that a job with ``epsilon`` may have; an epsilon says nothing beside a large one."""
+    rounds: int | None = None
+    rows: int | None = None
+    align: list[str] = field(default_factory=lambda: ["psi"])
+    """Ways to compare ids; "plain" tells the owner every id that it can guess."""
+    minimum: int | None = None
+    maximum: int | None = None
+    alignments: int = 10
+    """How often ids may be compared in one job, which a crash may need; every time tells of as many ids again."""
+    runs: int = 1
+    changes: int = 0
+    """How often in a job a person may be summed over another set of parties under Blind(recover=True); every time
+    may show single parties' values of that person."""
+    mix: int = 2
+    """How many parties a blinded sum must have beside this one."""
+    patience: int = 3600
+    terms: str | None = None
+    """A file with the only terms that may be signed, as ``colonnade owner --terms`` printed them."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One side's keys, read and checked."""
+
+    identity: Identity
+    certificate: Credentials | None
+    """None where somebody else's TLS carries the requests, as in NVIDIA FLARE."""
+    crl: Path | None
+
+    @property
+    def credentials(self) -> Credentials:
+        """The certificate of a side that connects by itself."""
+        if self.certificate is None:
+            raise ConfigError("this paper was read without its certificates; read it with tls=True to connect.")
+        return self.certificate
+
+
+@dataclass(frozen=True)
+class OwnerFile:
+    """A JOB.toml."""
+
+    job: Job
+    own: PartySection
+    others: dict[str, bytes]
+    """Every other party's public identity key, in their order."""
+    align: AlignSection
+    prepare: PrepareSection
+    federation: FederationSection
+    keys: Keys
+    beside: Path
+
+
+@dataclass(frozen=True)
+class PartyFile:
+    """A PARTY.toml."""
+
+    party: PartySection
+    address: str
+    owner: bytes
+    allow: AllowSection
+    peers: dict[str, bytes]
+    terms: dict[str, Any] | None
+    """The only terms that may be signed, if the operator has read some."""
+    predict: list[str]
+    keys: Keys
+    beside: Path
