@@ -16,7 +16,7 @@ from colonnade.core.method import Parties, Turn
 from colonnade.selection.distances import Cells, Distances, Ranks, checked_distances, unpacked
 from colonnade.selection.information import ranks
 from colonnade.wire.message import fields_of
-from colonnade.wire.owner_half import Answer, OwnerHalf
+from colonnade.wire.owner_half import OwnerHalf, SealedReply
 from colonnade.wire.party_half import PartyHalf
 
 
@@ -49,7 +49,7 @@ class Helper:
 
     def _tell(self, total: Tensor, turn: Turn) -> Ranks:
         message = Ranks(ranks(total))
-        answer = Answer(self._own.say(message, "order", turn), Ranks, fields_of(message))
+        answer = SealedReply(self._own.say(message, "order", turn), Ranks, fields_of(message))
         return self.half.open(answer, self.name, "order", turn)  # type: ignore[no-any-return]
 
 
