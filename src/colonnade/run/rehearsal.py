@@ -5,13 +5,13 @@ The first two rounds are rehearsed, and those that the method declares in ``rare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
 
-from colonnade.core.method import Method, Parties, Turn
+from colonnade.core.method import Each, Method, Parties, To, Turn
 from colonnade.core.table import Table
 from colonnade.core.task import make_task
 from colonnade.data.sharing import all_labels
@@ -52,12 +52,7 @@ class _NotingParties(Parties):
         return total
 
     def _note_down(
-        self,
-        step: Callable[..., Any],
-        turn: Turn,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
+        self, step: Callable[..., Any], turn: Turn, all: Any = None, each: Each = None, to: To = None
     ) -> None:
         if not turn.training:
             self.schema.note_asked(step.__name__)
@@ -68,7 +63,7 @@ class _NotingParties(Parties):
                 self._note(name, "down", step, each[place], turn)
                 self._note(name, "each", step, each[place], turn)
 
-    def _asked(self, to: Iterable[int] | None) -> list[str]:
+    def _asked(self, to: To) -> list[str]:
         return self.names if to is None else [self.names[k] for k in sorted(set(to))]
 
     def _note(self, name: str, way: str, step: Callable[..., Any], message: Any, turn: Turn) -> None:

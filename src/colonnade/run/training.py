@@ -10,23 +10,17 @@ from typing import Any, TypeVar, final
 
 from torch import Tensor
 
-from colonnade.core.method import Method, Owner
-from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
-from colonnade.core.task import Task
 from colonnade.errors import TableError
 from colonnade.run import run_files, training_loop
 from colonnade.run.absence import DropOuts
 from colonnade.run.findings import map_findings
 from colonnade.run.model import Model, Question
-from colonnade.runtime.parties import AllParties
 from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
-from colonnade.seal import Seals
 from colonnade.tables.sheets import Sheet
-from colonnade.wire.ledger import Ledger
 
 __all__ = ["Run", "Settings"]
 
@@ -50,6 +44,9 @@ class Run:
     ) -> None:
         """``opened``: without the tables that it was trained on, to predict only."""
         self.model = Model(tables, plan, remote=remote, secrets=secrets)
+        model = self.model
+        self.method, self.task, self.seals, self.names = model.method, model.task, model.seals, model.names
+        self.owner, self.parties, self.ledger, self.schedule = model.owner, model.parties, model.ledger, model.schedule
         self.settings, self.folder, self.opened = plan.settings, folder, opened
         self.description = description or {}
         self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
@@ -68,46 +65,6 @@ class Run:
         self.test_tables: Sequence[Table] | None = None
 
     # what the run is made of
-
-    @property
-    def method(self) -> Method:
-        """The method that trains."""
-        return self.model.method
-
-    @property
-    def seals(self) -> Seals:
-        """The seals, each in its place."""
-        return self.model.seals
-
-    @property
-    def task(self) -> Task:
-        """What is learnt: its name, its loss, its metrics."""
-        return self.model.task
-
-    @property
-    def owner(self) -> Owner:
-        """The owner's side."""
-        return self.model.owner
-
-    @property
-    def parties(self) -> AllParties:
-        """All parties, as a method asks them."""
-        return self.model.parties
-
-    @property
-    def ledger(self) -> Ledger:
-        """What left whose house."""
-        return self.model.ledger
-
-    @property
-    def schedule(self) -> Schedule | SharedSchedule:
-        """Which rows each round uses, and which are held out."""
-        return self.model.schedule
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the classes or labels, if the owner's table has them."""
-        return self.model.names
 
     @property
     def round(self) -> int:

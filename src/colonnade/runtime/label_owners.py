@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
 from torch import Tensor
 
-from colonnade.core.method import Owners, Turn
+from colonnade.core.method import Each, Owners, To, Turn
 from colonnade.core.state import Packed
 from colonnade.core.step import check_step
 from colonnade.runtime.local_backend import LocalBackend, work
@@ -40,33 +40,15 @@ class LabelOwners(Owners):
         """The owners by name, each with its share of the rows."""
         return dict(zip(self.names, self.shares.tolist(), strict=True))
 
-    def ask(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> list[R]:
+    def ask(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> list[R]:
         """Run ``step`` at the owners and give one reply each; all but the first one's travel."""
         return self.everybody.ask(step, turn, all=all, each=each, to=to)
 
-    def sum(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> R:
+    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> R:
         """Like :meth:`ask`, but only the sum of the replies is given on."""
         return self.everybody.sum(step, turn, all=all, each=each, to=to)
 
-    def work(
-        self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
-    ) -> list[R]:
+    def work(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None) -> list[R]:
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
         check_step(step, "owner")
         messages = dict(enumerate([all] * len(self) if each is None else each))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
 
-from colonnade.core.method import Parties, Turn
+from colonnade.core.method import Each, Parties, To, Turn
 from colonnade.core.state import Packed
 from colonnade.core.step import Side, check_step
 from colonnade.core.table import Table
@@ -40,15 +40,7 @@ class AllParties(Parties):
         self.presence, self._everybody = half.presence, list(range(len(self.names)))
         self._asked: set[int] = set()
 
-    def ask(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> list[R]:
+    def ask(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> list[R]:
         """Run ``step`` at the parties and give one reply per party asked, in their order."""
         call = self._call(step, turn, all, each, to)
         answers = self.backend.carry(call)
@@ -60,15 +52,7 @@ class AllParties(Parties):
         like = next(iter(replies.values()), None)
         return [replies[k] if k in replies else self._stand_in(k, like, call) for k in call.chosen]
 
-    def sum(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> R:
+    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
         if self.blinding is not None and each is not None:
             raise SealError(
@@ -105,9 +89,7 @@ class AllParties(Parties):
         own = [answers[k] for k in call.chosen if k in self.home]
         return [*own, half.open_sum(blinding, answer.kind, answer.form, tasks[0])]
 
-    def _call(
-        self, step: Callable[..., Any], turn: Turn, all: Any, each: Sequence[Any] | None, to: Iterable[int] | None
-    ) -> Call:
+    def _call(self, step: Callable[..., Any], turn: Turn, all: Any, each: Each, to: To) -> Call:
         """What is asked of whom, sealed and counted; refused if nobody who is asked can answer."""
         chosen = self._everybody if to is None else sorted(set(to))
         check_step(step, self.runs_at, *(("owner",) if self.home.issuperset(chosen) else ()))
@@ -125,7 +107,7 @@ class AllParties(Parties):
             self._seal(call, all, each)
         return call
 
-    def _seal(self, call: Call, all: Any, each: Sequence[Any] | None) -> None:
+    def _seal(self, call: Call, all: Any, each: Each) -> None:
         receivers = [k for k in call.chosen if k not in self.home and k not in call.absent]
         if each is None:
             call.messages = dict.fromkeys(call.chosen, all)
