@@ -134,6 +134,16 @@ def test_the_imports_are_found() -> None:
     assert {"models", "core.optim"} <= {module for _, module in imports(SOURCE / "run" / "train.py")}
 
 
+def test_the_tests_have_the_folders_of_the_source() -> None:
+    """Who looks for the tests of a folder finds them under its name; attacks and pages have folders of their own."""
+    tests = Path(__file__).parent
+    folders = {path.name for path in tests.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    source = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders - source == {"attacks", "docs"}
+    assert source - folders <= {"disk"}, "what is below all others is tested with what uses it"
+    assert [path.name for path in tests.glob("test_*.py")] == ["test_layers.py"]
+
+
 # Size
 
 

@@ -1,0 +1,113 @@
+"""A federation over mutual TLS between real processes does what one process does, bit for bit."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_contract import ONE_OWNER, Case, without_time
+
+import colonnade as cn
+from colonnade.federation.audit_check import compare, verify
+from colonnade.federation.prediction import Prediction
+from colonnade.jobs.run_job import train_job
+from colonnade.jobs.table_sections import Files
+from colonnade.store import checkpoint
+from colonnade.store.state_folder import StateFolder
+from companies import OTHERS, Companies
+
+pytestmark = pytest.mark.slow
+SEALED = {
+    "bits": (cn.SplitNN(), (cn.Bits(4),)),
+    "blind": (cn.FDML(), (cn.Blind(),)),
+    "blind and bits": (cn.VIMADMMJ(lr=0.02, local_steps=2), (cn.Blind(), cn.Bits(4, feedback=True))),
+}
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Companies]:
+    return {columns: Companies(tmp_path_factory.mktemp("companies"), columns=columns) for columns in (True, False)}
+
+
+def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], place: Path, **options: object) -> None:
+    paper = where.paper(method, seals, **options)
+    far = where.train(paper, place)
+    near = train_job(where.alone(paper), secrets=where.secrets(place))
+    assert without_time(far.history) == without_time(near.history)
+    assert far.ledger.to_json() == near.ledger.to_json()
+    assert set(far.description["columns"]) <= {"bank"}  # no party tells the names of its columns
+    assert set(near.description["columns"]) == {*far.description["columns"], *OTHERS}
+    assert_same_states(near, place)
+
+
+def assert_same_states(near: cn.Run, place: Path) -> None:
+    """Every side's own files hold what the one process holds."""
+    states, _ = checkpoint.read(checkpoint.newest(place / "bank" / "checkpoints"))
+    for side, expected in near.model.states().items():
+        name = near.sides.names.get(side, side)
+        found = newest_state(place / name) if name in OTHERS else states[side]
+        assert found.keys() - {"seal/told"} == expected.keys(), (
+            "but for what a party was told, which one process needs not"
+        )
+        for key, value in expected.items():
+            assert torch.equal(found[key], value), f"{name}: {key}"
+
+
+def newest_state(folder: Path) -> dict[str, torch.Tensor]:
+    """What a party kept last."""
+    (states,) = folder.glob("*-*/states")
+    kept = StateFolder(states)
+    return kept.get(kept.numbers[-1])
+
+
+def cases() -> Iterator[Any]:
+    """Every case; CI runs some, in which all kinds of steps occur, and `make long` the rest."""
+    left = {"splitnn", "fdml", "vfedmh", "vimadmm", "vimadmm-j", "apfed"}
+    for case in ONE_OWNER:
+        yield pytest.param(case, id=str(case), marks=[] if case.method.name in left else [pytest.mark.long])
+        left.discard(case.method.name)
+
+
+@pytest.mark.parametrize("case", list(cases()))
+def test_every_method_over_the_federation(case: Case, companies: dict[bool, Companies], tmp_path: Path) -> None:
+    check_same(companies[case.owner == "first"], case.method, (), tmp_path, **case.options)
+
+
+@pytest.mark.parametrize("which", SEALED)
+def test_seals_over_the_federation(which: str, companies: dict[bool, Companies], tmp_path: Path) -> None:
+    check_same(companies[False], *SEALED[which], tmp_path)
+
+
+def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_path: Path) -> None:
+    where = companies[True]
+    where.train(where.paper(cn.SplitNN()), tmp_path)
+    own = tmp_path / "bank" / "audit.jsonl"
+    assert (verdict := verify(own)).broken is None and verdict.sealed
+    for name in OTHERS:
+        (theirs,) = (tmp_path / name).glob("*-*/audit.jsonl")
+        assert (verdict := verify(theirs)).broken is None and verdict.sealed
+        assert compare(own, theirs) == []
+
+
+def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_path: Path) -> None:
+    where = companies[True]
+    paper = where.paper(cn.VIMADMM(lr=0.02, local_steps=2))
+    where.train(paper, tmp_path)
+    for name in OTHERS:
+        with (where.folder / name / "party.toml").open("a") as file:
+            file.write(f'[predict]\nfiles = "{name}.csv"\n')
+    with where.parties(tmp_path):
+        host = Prediction(paper, tmp_path / "bank", [str(where.folder / "bank" / "bank.csv")])
+        try:
+            host.gather()
+            scores = host.score()
+        finally:
+            host.close()
+    job = where.alone(paper)
+    near = train_job(job, secrets=where.secrets(tmp_path))
+    assert isinstance(job.data, Files)
+    sheets = job.data.read()
+    expected = cn.score(near, sheets, mode="plain", seed=paper.job.train.seed)
+    order = [list(scores.ids).index(one) for one in expected.ids]
+    assert torch.equal(scores.values[order], expected.values)
