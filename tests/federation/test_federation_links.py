@@ -488,7 +488,7 @@ def test_the_ban_on_old_tls_is_our_own(made: Path) -> None:
     """The other tests' environment has it already, so a fresh process shows that nobody needs to set it."""
     code = """
 import sys
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/federation"]
 from pathlib import Path
 from test_federation_links import *
 made = Path(sys.argv[1])
