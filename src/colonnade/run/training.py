@@ -237,12 +237,12 @@ class Run:
         with threads(self.settings.threads):
             self._insist(lambda: self._set_out(test))
             while self.round < self.settings.rounds and not self.stopped:
-                try:
-                    with self.parties.presence.silencing(dropped_out(away, self.round, self.parties)):
+                with self.parties.presence.silencing(dropped_out(away, self.round, self.parties)):
+                    try:
                         self._one_round()
-                except AwayError as error:
-                    self._come_back(error)
-                    continue
+                    except AwayError as error:
+                        self._come_back(error)
+                        continue
                 if on_round is not None:
                     on_round(self)
             return self._insist(self.use_best)
