@@ -7,7 +7,7 @@ from typing import Any
 
 import colonnade as cn
 from colonnade.core.settings import TrainOptions
-from colonnade.run.plan_checks import make_plan
+from colonnade.run.make_plan import make_plan
 from colonnade.runtime.plan import Plan
 
 BUILDERS = ("model", "optimizer", "seal")

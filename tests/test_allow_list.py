@@ -9,7 +9,8 @@ import pytest
 
 from colonnade.core.table import Table
 from colonnade.errors import ManifestError, MessageError
-from colonnade.federation.allow_list import check_allowed, check_pinned, check_plan, check_prediction_plan
+from colonnade.federation.allow_list import check_allowed, check_pinned
+from colonnade.federation.plan_check import check_plan, check_prediction_plan
 from colonnade.federation.side_sections import AllowSection
 from colonnade.federation.terms import keys_in, learns, terms_of
 from near import Sides, make_sides

@@ -20,7 +20,7 @@ from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
 from colonnade.federation.party_link import Outgoing, PartyLink, WordOrderError
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prometheus import Metrics
-from colonnade.federation.protocol import LETTER, NEW, STAGES, TABLE, WORDS, Conversation
+from colonnade.federation.protocol import NEW, REQUEST, STAGES, TABLE, WORDS, Conversation
 from colonnade.federation.status_file import StatusFile
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.request_server import refusal
@@ -28,7 +28,7 @@ from colonnade.seal.key_agreement import Identity
 from near import Sides, make_sides
 from pages import DOCS
 
-PAIRS = [(stage, word) for stage in STAGES for word in (*WORDS, LETTER)]
+PAIRS = [(stage, word) for stage in STAGES for word in (*WORDS, REQUEST)]
 OWNER, SHOP = bytes(range(16)), bytes(range(16, 32))  # incarnations
 SIGNATURE = {"signature": "00" * 64}
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -93,7 +93,7 @@ def transport(shop: Answering, tmp_path: Path) -> Any:
 
 
 def test_the_table_has_every_stage_and_every_word() -> None:
-    assert {stage for stage, _ in TABLE} == set(STAGES) and {word for _, word in TABLE} == {*WORDS, LETTER}
+    assert {stage for stage, _ in TABLE} == set(STAGES) and {word for _, word in TABLE} == {*WORDS, REQUEST}
     assert {NEW, *TABLE.values()} == set(STAGES)
     assert [stage for stage, word in TABLE if word == "align"] == ["signed", "aligning"]
 
@@ -108,7 +108,7 @@ def test_an_owner_sends_only_what_the_table_allows(
     link.conversation.stage = stage
 
     def send() -> None:
-        if word == LETTER:
+        if word == REQUEST:
             transport.post("shop", write_packet(Packet("step", step="embed")))
             transport.reply("shop")
         elif word == "hello":
@@ -133,7 +133,7 @@ def test_a_party_answers_only_what_the_table_allows(stage: str, word: str, sessi
     session.handshake.server, session.handshake.job = stub, SimpleNamespace(audit=None, terms=None)  # type: ignore[assignment]
     session.conversation.stage = stage
     facts = {"incarnation": OWNER.hex()} if word == "hello" else {}
-    request = Packet("step", step="embed") if word == LETTER else word_packet(word, facts)
+    request = Packet("step", step="embed") if word == REQUEST else word_packet(word, facts)
     reply = read_packet(session.serve(write_packet(request)))
     assert (reply.kind == "answer") == ((stage, word) in TABLE)
     assert session.stage == TABLE.get((stage, word), stage)
@@ -154,7 +154,7 @@ def test_the_page_has_the_table() -> None:
     told = {}
     for row in rows:
         stage, *cells = (cell.strip(" `") for cell in row.split("|")[1:-1])
-        told |= {(stage, word): cell for word, cell in zip((*WORDS, LETTER), cells, strict=True) if cell}
+        told |= {(stage, word): cell for word, cell in zip((*WORDS, REQUEST), cells, strict=True) if cell}
     assert told == TABLE
 
 

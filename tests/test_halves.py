@@ -20,7 +20,7 @@ from colonnade.wire.answer_memory import Absence, AnswerMemory, Presence
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger, Line
 from colonnade.wire.message import Envelope, encode, fields_of
-from colonnade.wire.owner_half import Answer, OwnerHalf, add
+from colonnade.wire.owner_half import OwnerHalf, SealedReply, add
 from colonnade.wire.party_half import PartyHalf
 
 TRAIN = Turn(3, torch.arange(3), purpose="train")
@@ -46,7 +46,7 @@ class Wire:
 
     def up(self, message: Any, step: str = "embed", turn: Turn = TRAIN) -> Any:
         wire = self.carried(self.party.say(message, step, turn), "bank", step, turn)
-        return self.owner.open(Answer(wire, type(message), fields_of(message)), "bank", step, turn)
+        return self.owner.open(SealedReply(wire, type(message), fields_of(message)), "bank", step, turn)
 
     def down(self, message: Any, step: str = "follow", turn: Turn = EVALUATE) -> Any:
         wire = self.carried(self.owner.seal(message, ["bank"], step, turn), OWNER, step, turn)
@@ -85,7 +85,7 @@ def test_what_is_sealed_is_counted_as_it_travels(seal: Any) -> None:
     """The frames themselves, made by the sender's half alone, have the bytes that the owner's ledger says."""
     halves, message = Wire(seal=seal), Pair(torch.randn(3, 8), torch.randn(3, 8))
     sent = [halves.party.say(message, "embed", TRAIN), halves.owner.seal(message, ["bank"], "follow", TRAIN)]
-    halves.owner.open(Answer(sent[0], Pair, fields_of(message)), "bank", "embed", TRAIN)
+    halves.owner.open(SealedReply(sent[0], Pair, fields_of(message)), "bank", "embed", TRAIN)
     frames = [encode(sent[0], Envelope("embed", "bank", 3)), encode(sent[1], Envelope("follow", OWNER, 3))]
     by_step = {line.step: line.total for line in halves.owner.ledger.rows}
     assert by_step == {"embed": len(frames[0]), "follow": len(frames[1])}

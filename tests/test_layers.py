@@ -24,6 +24,13 @@ def layers() -> list[list[str]]:
     return [re.findall(r"`(\w+)`", row) for row in rows]
 
 
+def inner_layers(folder: str) -> dict[str, int]:
+    """The rows of the table about one folder's own modules: each module's row by the module's name below the folder."""
+    section = ARCHITECTURE.read_text().partition(f"### Inside {folder}/")[2].partition("\n#")[0]
+    rows = [re.findall(r"`([\w/]+)`", line) for line in section.splitlines() if line.startswith("| `")]
+    return {name.replace("/", "."): rank for rank, names in enumerate(rows) for name in names}
+
+
 RANK = {name: rank for rank, names in enumerate(layers()) for name in names}
 EDGE = {"cli", "__main__"}  # stands above the package, so may use its surface
 # Thin methods of Run that call what stands above it; the import is inside the function.
@@ -69,6 +76,18 @@ def test_imports_point_downwards(path: Path) -> None:
         assert RANK[other] < RANK[own], f"{own} imports {other}, which is not below it"
 
 
+@pytest.mark.parametrize("folder", ["seal", "runtime", "federation"])
+def test_imports_inside_a_folder_point_downwards(folder: str) -> None:
+    rank = inner_layers(folder)
+    paths = {path for path in (SOURCE / folder).rglob("*.py") if path.name != "__init__.py"}
+    names = {".".join(path.relative_to(SOURCE / folder).with_suffix("").parts): path for path in paths}
+    assert names.keys() == rank.keys(), "the table in ARCHITECTURE.md lists exactly the modules that there are"
+    for name, path in names.items():
+        own = [module.removeprefix(f"{folder}.") for _, module in imports(path) if module.startswith(f"{folder}.")]
+        used = {other for module in own for other in names if module == other or module.startswith(f"{other}.")}
+        assert all(rank[other] < rank[name] for other in used), f"{folder}/{name} imports {used}"
+
+
 @pytest.mark.parametrize(("above", "method"), [(above, method) for (_, above), method in EXCEPTIONS.items()])
 def test_an_exception_is_inside_its_function(above: str, method: str) -> None:
     tree = ast.parse((SOURCE / "run" / "training.py").read_text())
@@ -111,7 +130,7 @@ def test_no_method_knows_another() -> None:
 def test_the_imports_are_found() -> None:
     """The checks above are worth something only if ``imports`` sees what is there."""
     found = {module.split(".")[0] for _, module in imports(SOURCE / "run" / "training.py")}
-    assert {"core", "runtime", "store", "wire", "report"} <= found
+    assert {"core", "runtime", "tables", "wire", "report"} <= found
     assert {"models", "core.optim"} <= {module for _, module in imports(SOURCE / "run" / "train.py")}
 
 
@@ -140,6 +159,63 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     assert lines <= (170 if name_of(path) == "methods" else 400), f"{path} has {lines} lines"
     for function in functions(path):
         assert lines_of(function) <= 60, f"{path}: {function.name} has {lines_of(function)} lines"
+
+
+# Parameters and inheritance
+
+MOST_PARAMETERS = 7
+# Verbs of the command line have an argument for each of their flags; these functions are the public API.
+PUBLIC = ["align", "distil", "load", "prepare", "read", "resume", "score", "select", "split", "sweep", "train"]
+HOOKS = {
+    "Method": "a method replaces what it does otherwise than most",
+    "SeveralOwners": "what methods of several owners share is a method without a round",
+    "Task": "a task replaces what differs from plain outputs",
+    "Mine": "a stacked group gives a shared message a party axis",
+    "Codec": "few bits cut values off, and other codes do not",
+    "FedAdam": "FedYogi is FedAdam with another second moment, as the paper writes it",
+}
+"""Classes with methods that may be overridden, each with the reason; all others are abstract or final."""
+
+
+def classes() -> dict[str, tuple[Path, ast.ClassDef]]:
+    found = [(path, node) for path in FILES for node in ast.walk(ast.parse(path.read_text()))]
+    return {node.name: (path, node) for path, node in found if isinstance(node, ast.ClassDef)}
+
+
+def bases(node: ast.ClassDef) -> list[str]:
+    names = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+    return [name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "") for name in names]
+
+
+def implemented(node: ast.ClassDef) -> set[str]:
+    """The names of methods with a body of their own; a protocol's have none."""
+    if "Protocol" in bases(node):
+        return set()
+    plain = [part for part in node.body if isinstance(part, ast.FunctionDef) and not part.name.startswith("__")]
+    return {part.name for part in plain if "abstractmethod" not in map(ast.unparse, part.decorator_list)}
+
+
+def test_classes_are_abstract_or_final() -> None:
+    """No method that a class implements is overridden below it, outside a short list with reasons."""
+    known, overridden = classes(), set()
+    for name, (_, node) in known.items():
+        ancestors = [base for base in bases(node) if base in known and base != name]
+        while ancestors:
+            base = ancestors.pop()
+            ancestors += [more for more in bases(known[base][1]) if more in known and more != base]
+            if base not in HOOKS and implemented(known[base][1]) & implemented(node):
+                overridden.add(f"{name} overrides {implemented(known[base][1]) & implemented(node)} of {base}")
+    assert overridden == set()
+    assert HOOKS.keys() <= known.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_functions_have_few_parameters(path: Path) -> None:
+    for function in functions(path):
+        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        count = len([name for name in names if name not in ("self", "cls")])
+        public = function.name in PUBLIC or name_of(path) == "cli"
+        assert count <= MOST_PARAMETERS or public, f"{function.name} has {count} parameters"
 
 
 # The public surface

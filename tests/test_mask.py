@@ -15,7 +15,7 @@ from colonnade.seal import ring as ring_module
 from colonnade.seal.masks import keystream, shift
 from colonnade.seal.ring import Ring
 
-FILES = ["keys", "mask", "ring", "shamir", "secure_sum", "recover"]
+FILES = ["key_agreement", "masks", "ring", "shamir", "secure_sum", "recover"]
 ALLOWED = {"numpy", "cryptography", "colonnade.errors", "colonnade.seal"}
 STANDARD = {"__future__", "collections.abc", "dataclasses", "hashlib", "hmac", "math", "os", "secrets", "typing"}
 

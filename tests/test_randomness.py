@@ -17,7 +17,7 @@ from colonnade.core.schedule import derive_seed
 from colonnade.core.settings import Settings
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.run.apart_setup import remote_setup_for
-from colonnade.run.plan_checks import start
+from colonnade.run.make_plan import start
 from colonnade.run.train import _moved
 from colonnade.store.secret_file import secret_in
 from colonnade.wire.ledger import OWNER

@@ -12,7 +12,7 @@ import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.settings import TrainOptions
 from colonnade.errors import ConfigError, MessageError
-from colonnade.run.plan_checks import make_plan
+from colonnade.run.make_plan import make_plan
 from colonnade.run.rehearsal import rehearse_tables
 from colonnade.runtime.schema import Schema
 from colonnade.wire.message import Envelope, encode

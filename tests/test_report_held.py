@@ -12,7 +12,7 @@ from colonnade.errors import CheckpointError
 from colonnade.report import RunView, read_summary, write_report
 from colonnade.report.holdings import Columns, parts_of
 from colonnade.report.shapes import HeldCells
-from colonnade.run.plan_checks import start
+from colonnade.run.make_plan import start
 from colonnade.store import checkpoint
 from plans import plan_for
 from synthetic_runs import HOSTILE, synthetic, write_folder

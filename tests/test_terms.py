@@ -15,7 +15,7 @@ import test_contract
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
-from colonnade.run.plan_checks import outline_of
+from colonnade.run.make_plan import outline_of
 from colonnade.run.rehearsal import rehearse_tables
 from near import Sides, make_sides
 from plans import plan_for

@@ -33,7 +33,7 @@ def by_party(found: Found) -> list[Point]:
 def draw(place: Path, title: str, lines: Mapping[str, Sequence[Point]], across: str, up: str) -> None:
     """Lines as one picture, those that have points."""
     series = [Series(label, points, colour) for colour, (label, points) in enumerate(lines.items())]
-    save(place, line_chart(title, series, across, up, marked=True))
+    save(place, line_chart(title, series, (across, up), marked=True))
 
 
 def save(place: Path, picture: Picture | None) -> None:

@@ -83,10 +83,16 @@ class LyingOwner:
         """A party's masked reply; under recover it now holds its values."""
         return self.request("sum", name, {"step": step, **turn, "serial": self.serial}, told, scale)
 
-    def request(self, kind: str, name: str, about: dict[str, Any], *messages: Fields | None) -> Fields:
+    def tell(self, name: str, step: str, turn: dict[str, Any], told: Fields) -> None:
+        """A step that has no reply."""
+        self.request("step", name, {"step": step, **turn}, told, replies=False)
+
+    def request(
+        self, kind: str, name: str, about: dict[str, Any], *messages: Fields | None, replies: bool = True
+    ) -> Fields:
         """A request with these messages, and what the party answers."""
         self.remote._post(kind, self.run.parties.names.index(name), about, *messages)
-        return dict(self.remote.parties[name].reply() or {})
+        return dict(self.remote.parties[name].reply(replies=replies) or {})
 
     def recover(self, turn: dict[str, Any], over: Iterable[str], step: str = "logits", field: str = "o") -> Tensor:
         """Ask these parties alone, as if the others were away, and open what they add up to."""

@@ -107,8 +107,9 @@ def test_an_owner_that_makes_a_partys_numbers_infinite_is_named(
 ) -> None:
     real = OwnerHalf.seal
 
-    def sealed(*about: Any) -> dict[str, torch.Tensor]:
-        return all_of(value, real(*about))
+    def sealed(half: OwnerHalf, *about: Any) -> dict[str, torch.Tensor]:
+        wire = real(half, *about)
+        return wire if half.checks is None else all_of(value, wire)  # a rehearsal is nobody's, so no lie is told in it
 
     monkeypatch.setattr(OwnerHalf, "seal", sealed)
     said = court("splitnn").run(lambda request, reply: reply)

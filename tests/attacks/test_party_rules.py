@@ -36,7 +36,7 @@ from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_counts import OpenRows, Runs
 from colonnade.federation.party_session import PartySession
 from colonnade.federation.prediction import Prediction, prediction_terms
-from colonnade.federation.protocol import LETTER, STAGES, TABLE, WORDS
+from colonnade.federation.protocol import REQUEST, STAGES, TABLE, WORDS
 from colonnade.federation.terms import job_id, learns, sign, terms_of
 from colonnade.runtime.remote import state_store as keeping
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
@@ -129,7 +129,7 @@ class Liar:
 
 def said_at(guest: PartySession, word: str) -> str:
     """The refusal of a word or a letter in which nothing is right."""
-    request = write_packet(Packet("step", sequence=10**6)) if word == LETTER else write_packet(word_packet(word, {}))
+    request = write_packet(Packet("step", sequence=10**6)) if word == REQUEST else write_packet(word_packet(word, {}))
     reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], guest.name))
@@ -140,7 +140,7 @@ def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
 
     def try_all(guest: PartySession) -> None:
         before = guest.stage
-        for word in (*WORDS, LETTER):
+        for word in (*WORDS, REQUEST):
             said = said_at(guest, word)
             unsigned = "before anything was signed" in said
             assert ((before, word) in TABLE) != ("came at the stage" in said or unsigned), (before, word, said)
@@ -151,7 +151,7 @@ def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
 
     def look(request: Packet, reply: Packet) -> Packet:
         guest = sides.guests["shop"]
-        walked.append((stage[0], request.step if request.kind == "talk" else LETTER, guest.stage))
+        walked.append((stage[0], request.step if request.kind == "talk" else REQUEST, guest.stage))
         if (guest.stage, "hello") not in seen:
             try_all(guest)
         stage[0] = guest.stage
@@ -160,7 +160,7 @@ def test_every_word_at_every_stage_is_as_the_table_has_it(sides: Sides) -> None:
     stage = ["new"]
     try_all(sides.guest("shop"))
     lead(sides.host(spoil={"shop": look}))
-    assert seen == {(one, word) for one in STAGES for word in (*WORDS, LETTER)}
+    assert seen == {(one, word) for one in STAGES for word in (*WORDS, REQUEST)}
     assert {one for _, _, one in walked} == set(STAGES) - {"new"}
     assert all(TABLE[before, word] == after or after == "ended" for before, word, after in walked)
 

@@ -115,7 +115,7 @@ def test_a_head_norm_after_every_answer_would_show_single_logits(
         gap[person, outcome] = by
         owner.serial += 1
         owner.sum(victim, "logits", turn)
-        owner.request("step", victim, {"step": "fit", **turn}, {"u": gap})
+        owner.tell(victim, "fit", turn, {"u": gap})
         norm = owner.ask(victim, "head_norm", owner.turn(0, "train", "explain"))["norm"]
         owner.request("back", victim, {}, {"kept": kept})
         return float(norm.double()) ** 2
@@ -174,7 +174,7 @@ def is_told(owner: LyingOwner) -> None:
     """The victim alone, a gradient."""
     turn, owner.serial = owner.turn(7), owner.serial + 1
     owner.sum(owner.victim, "logits", turn)
-    owner.request("step", owner.victim, {"step": "follow", **turn}, {"slope": torch.ones(ROWS, 3)})
+    owner.tell(owner.victim, "follow", turn, {"slope": torch.ones(ROWS, 3)})
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["protected", "control"])
@@ -210,5 +210,5 @@ def test_an_owner_is_told_who_was_led_another_way() -> None:
     is_told(owner)
     owner.blinding.serial = owner.serial
     owner.remote.place("one", federation(3, seed=1)[1:])
-    with pytest.raises(SealError, match="was told something else in training than party 1, or has gone back"):
+    with pytest.raises(SealError, match="was told something else in training than 'party 1', or has gone back"):
         owner.run.evaluate(federation(3, seed=1))

@@ -104,9 +104,7 @@ class LineView:
     def __call__(self, run: Run) -> None:
         """Print a line, if there is a new evaluation."""
         if self._told is None:
-            self._told = sum(
-                row["round"] < run.round for row in run.history
-            )  # the evaluations before a resumed run began
+            self._told = sum(row["round"] < run.round for row in run.history)  # those before a resumed run began
             self._speed(self._clock(), run.round)
         if len(run.history) == self._told:
             return

@@ -48,6 +48,10 @@ __all__ = [
 ]
 
 R = TypeVar("R")
+Each = Sequence[Any] | None
+"""One message per party, or None."""
+To = Iterable[int] | None
+"""The numbers of the parties to ask, or None for all."""
 
 
 class Mine(ABC):
@@ -123,41 +127,17 @@ class Parties(ABC):
         return len(self.names)
 
     @abstractmethod
-    def ask(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> list[R]:
+    def ask(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> list[R]:
         """Run ``step`` at the parties and return one reply per party.
 
         ``all`` is one message to all parties, ``each`` has one per party, ``to`` selects the parties to ask.
         """
 
     @abstractmethod
-    def sum(
-        self,
-        step: Callable[..., R],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> R:
+    def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> R:
         """Like :meth:`ask`, but the owner learns only the sum of the replies."""
 
-    def tell(
-        self,
-        step: Callable[..., None],
-        turn: Turn,
-        *,
-        all: Any = None,
-        each: Sequence[Any] | None = None,
-        to: Iterable[int] | None = None,
-    ) -> None:
+    def tell(self, step: Callable[..., None], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> None:
         """Run ``step`` at the parties, without a reply."""
         self.ask(step, turn, all=all, each=each, to=to)
 
@@ -175,9 +155,7 @@ class Owners(Parties):
     """Each owner's share of all rows."""
 
     @abstractmethod
-    def work(
-        self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Sequence[Any] | None = None
-    ) -> list[R]:
+    def work(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None) -> list[R]:
         """Run a step at every owner on values it already has; nothing travels between owners."""
 
     def turns(self, turn: Turn) -> list[Turn]:
@@ -203,9 +181,9 @@ class Method(ABC):
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
     summed_steps: ClassVar[tuple[str, ...]] = ()
-    """The steps that it asks for by ``parties.sum`` alone, whenever ``only_sums`` holds; Blind covers their replies."""
+    """The steps that it only asks for by ``parties.sum`` if ``only_sums`` is true; Blind protects their replies."""
     asked_steps: ClassVar[tuple[str, ...] | None] = None
-    """The steps that it asks for by ``parties.ask`` even then; None stands for all others that have a reply."""
+    """The steps that it asks for by ``parties.ask`` even then; None means all other steps that have a reply."""
     needs_owner_columns: ClassVar[bool] = False
     several_owners: ClassVar[bool] = False
     """Whether several owners may have the labels, each of its own rows; see :class:`Owners`."""
@@ -250,10 +228,10 @@ class Method(ABC):
 
     @property
     def rare_rounds(self) -> tuple[int, ...]:
-        """Rounds that have steps which the first two rounds have not: one such round, from 0 on, for each rare step.
+        """One round, counted from 0, for each step that the first two rounds do not have.
 
-        They are rehearsed before training, one after the other and without those between. Between processes a message
-        that no rehearsed round has is refused.
+        These rounds are rehearsed before training, without the rounds between them. Between processes a message that
+        does not occur in a rehearsed round is refused.
         """
         return ()
 

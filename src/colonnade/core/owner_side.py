@@ -32,9 +32,7 @@ class Owner:
         self.task = task
         self.parties = parties
         self.randomness = randomness
-        self.soft: Tensor | None = (
-            None  # used in training instead of the labels: protected labels, or a teacher's outputs
-        )
+        self.soft: Tensor | None = None  # replaces the labels in training: protected ones, or a teacher's outputs
         self.owners: Any = None  # an Owners, this one first, for methods with several owners
         self.held_out = torch.arange(0)  # rows of the training table that are never trained on
         self._constructed = set(vars(self)) | {"_constructed"}

@@ -17,9 +17,7 @@ class Layout:
     skewed: tuple[str, ...] = ()  # counts over many orders of magnitude, read as logarithms
     ids: str = ""
     part: str = ""  # the column with "train" or "test"; all rows that are not "test" are for training
-    openml: tuple[
-        str, ...
-    ] = ()  # the columns of OpenML's copy in its order, which are the same under partly different names
+    openml: tuple[str, ...] = ()  # OpenML's columns in its order, if that is not the order of the groups
 
     @property
     def columns(self) -> list[str]:
@@ -62,10 +60,6 @@ LAYOUTS = {
             "contact": _words("contact day month duration campaign pdays previous poutcome"),
         },
         categories=_BANK_WORDS,
-        openml=_words(
-            "age job marital education default balance housing loan contact day month duration campaign pdays "
-            "previous poutcome"
-        ),
     ),
     "bank_marketing_additional": Layout(
         target="y",
@@ -87,12 +81,6 @@ LAYOUTS = {
         },
         categories=_words("SEX EDUCATION MARRIAGE"),
         ids="ID",
-        openml=(
-            *_words("LIMIT_BAL SEX EDUCATION MARRIAGE AGE"),
-            *_numbered("PAY_", (0, 2, 3, 4, 5, 6)),
-            *_numbered("BILL_AMT", range(1, 7)),
-            *_numbered("PAY_AMT", range(1, 7)),
-        ),
     ),
     "criteo8k": Layout(
         target="label",

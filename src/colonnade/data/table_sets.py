@@ -32,11 +32,12 @@ def read_table(dataset: Dataset) -> Raw:
 
 
 def _from_openml(dataset: Dataset, layout: Layout) -> Any:
-    """OpenML's copy, with the source's column names; it has the same columns in the same order, in one part."""
+    """OpenML's copy of a data set under the source's column names; it has no separate test part."""
     data, target = fetch(dataset, as_frame=True)
-    if data.shape != (sum(dataset.rows), len(layout.openml)):
+    columns = list(layout.openml or layout.columns)
+    if data.shape != (sum(dataset.rows), len(columns)):
         raise missing(dataset, f"OpenML's copy has another shape, {data.shape}")
-    frame = data.set_axis(list(layout.openml), axis=1)
+    frame = data.set_axis(columns, axis=1)
     frame[layout.target] = np.asarray(target)
     if layout.ids:
         frame[layout.ids] = np.arange(1, len(frame) + 1)

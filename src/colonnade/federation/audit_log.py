@@ -14,6 +14,7 @@ import os
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -112,13 +113,17 @@ class AuditLog:
     ) -> None:
         entry = {
             "what": way,
-            "peer": _small("peer", peer),
-            "kind": _small("kind", kind),
-            "round": _small("round", round),
+            "peer": _short(peer) if type(peer) is str else _small("peer", peer),
+            "kind": _short(kind) if type(kind) is str else _small("kind", kind),
+            "round": round if type(round) is int and 0 <= round < 2**63 else _small("round", round),
             "size": memoryview(data).nbytes,
             "digest": hashlib.sha256(data).hexdigest(),  # outside the lock: the one thing here that takes time
         }
-        self._add(entry, facts, durable=False)
+        if facts:
+            self._add(entry, facts, durable=False)
+            return
+        with self._lock:
+            self._write(entry, {}, durable=False)
 
     def _add(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
         if len(facts) > MOST_FACTS:
@@ -131,7 +136,8 @@ class AuditLog:
         """Add one line, whole or not at all; the lock is held."""
         if self._file < 0:
             raise FolderError(f"the audit log {self.path} is closed already; open it anew to go on.")
-        fields = {"n": self._lines + 1, "time": _now(), **entry, **({"facts": facts} if facts else {})}
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        fields = {"n": self._lines + 1, "time": now, **entry, **({"facts": facts} if facts else {})}
         body = _write_json({**fields, "before": self._head}).encode()
         own = hashlib.sha256(body).hexdigest()
         line = left = b'%s,"hash":"%s"}\n' % (body[:-1], own.encode())
@@ -206,6 +212,12 @@ def checked_line(raw: bytes) -> dict[str, Any] | None:
     return entry if right and isinstance(entry.get("facts", {}), dict) else None
 
 
+@lru_cache(maxsize=256)
+def _short(text: str) -> str:
+    """A text as a log may hold it: printable, and cut if it is long. Names of sides and steps come again and again."""
+    return printable(text, LONGEST_TEXT)
+
+
 def _small(name: str, value: object) -> Fact:
     """The value if it is one that a log may hold: no container, array or bytes; a long text is cut."""
     if isinstance(value, str):
@@ -219,10 +231,6 @@ def _small(name: str, value: object) -> Fact:
     raise ConfigError(
         f"{name} of an audit log's line is a {type(value).__name__} or out of range; give a short text or a number."
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def lock_file(file: int, otherwise: str) -> None:

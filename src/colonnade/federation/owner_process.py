@@ -25,7 +25,7 @@ from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import terms_of
 from colonnade.jobs.run_job import plan_of
 from colonnade.report.summary import read_summary
-from colonnade.run.plan_checks import start
+from colonnade.run.make_plan import start
 from colonnade.run.rehearsal import outputs_of, rehearse_tables
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan

@@ -16,7 +16,7 @@ from colonnade.federation.handshake import Facts, answer_in, word_packet
 from colonnade.federation.hello import check_hello
 from colonnade.federation.party_link import Outgoing, PartyLink
 from colonnade.federation.prometheus import Metrics
-from colonnade.federation.protocol import LETTER
+from colonnade.federation.protocol import REQUEST
 from colonnade.federation.status_file import StatusFile
 from colonnade.runtime.remote.packet import Packet, title, write_packet
 
@@ -82,12 +82,26 @@ class OwnerTransport:
 
     def post(self, party: str, request: bytes) -> None:
         """Send a request and do not wait; if the connection is broken, :meth:`reply` will notice."""
-        self.links[party].may_say(LETTER)
+        self.links[party].may_say(REQUEST)
         self._post(self.links[party], Outgoing(request, *title(request)))
 
     def reply(self, party: str) -> bytes:
         """Wait for the reply to the last request, over as many connections as it takes."""
-        return self._reply(self.links[party])
+        link, until = self.links[party], time.monotonic() + self.deadline
+        while True:
+            try:
+                reply = self._receive(link, until)
+            except Broken as error:
+                log.warning("%s", error)
+                self.metrics.fault("link")
+                self.status.failed(str(error))
+                self._ask_again(link, until)
+            except MessageError:
+                link.replied()
+                raise
+            else:
+                link.replied()
+                return reply
 
     def session(self, party: str) -> bytes:
         """The open session; a party that is absent has none, unless it is back by now."""
@@ -132,7 +146,7 @@ class OwnerTransport:
         link, packet = self.links[party], word_packet(word, facts)
         link.may_say(word)
         self._post(link, _word(packet))
-        answer = checked_answer(party, word, answer_in(self._reply(link), party, packet))
+        answer = checked_answer(party, word, answer_in(self.reply(party), party, packet))
         link.conversation.say(word)
         return answer
 
@@ -151,29 +165,12 @@ class OwnerTransport:
 
     def _post(self, link: PartyLink, request: Outgoing) -> None:
         if link.request is not None:
-            self._reply(link)  # nobody waited for the one before, because another party was lost meanwhile
+            self.reply(link.name)  # nobody waited for the one before, because another party was lost meanwhile
         link.asked(request)
         try:
             self._send(link, request)
         except Broken as error:
             log.info("%s", error)
-
-    def _reply(self, link: PartyLink) -> bytes:
-        until = time.monotonic() + self.deadline
-        while True:
-            try:
-                reply = self._receive(link, until)
-            except Broken as error:
-                log.warning("%s", error)
-                self.metrics.fault("link")
-                self.status.failed(str(error))
-                self._ask_again(link, until)
-            except MessageError:
-                link.replied()
-                raise
-            else:
-                link.replied()
-                return reply
 
     def _connect(self, link: PartyLink, until: float) -> None:
         """Wait for another connection of a party, and learn which of its processes it is from."""

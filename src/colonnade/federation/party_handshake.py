@@ -27,7 +27,7 @@ import numpy as np
 from colonnade.core.table import Table
 from colonnade.errors import ManifestError, MessageError, printable, unknown
 from colonnade.federation.alignment_server import AlignmentServer
-from colonnade.federation.allow_list import check_allowed, check_pinned, check_plan, check_prediction_plan
+from colonnade.federation.allow_list import check_allowed, check_pinned
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import Facts, hex_of, signatures_in
 from colonnade.federation.hello import hello_of
@@ -36,6 +36,7 @@ from colonnade.federation.job_folders import JobFolders
 from colonnade.federation.job_parts import held_out, new_sheet, preparation_in, prepared, session_of, sheet_of
 from colonnade.federation.party_counts import Alignments, OpenRows, Runs
 from colonnade.federation.party_job import PartyJob
+from colonnade.federation.plan_check import check_plan, check_prediction_plan
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import check_signatures, digest, first_difference, job_id, outline, sign, signed_bytes
 from colonnade.federation.terms_forms import check_plan_form

@@ -16,7 +16,7 @@ from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import TALK, facts_in
 from colonnade.federation.party_handshake import PartyHandshake
 from colonnade.federation.party_job import BudgetKeeper
-from colonnade.federation.protocol import ENDED, LETTER, Conversation
+from colonnade.federation.protocol import ENDED, REQUEST, Conversation
 from colonnade.federation.side_sections import PartyFile
 from colonnade.runtime.remote.packet import Packet, read_packet, title, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
@@ -83,11 +83,12 @@ class PartySession:
     def note(self, packet: Packet, request: bytes, reply: bytes) -> None:
         """Write a request and its reply down; what came before the job was known is written when it is."""
         self._early = [*self._early, _Exchange(packet, request, reply)][-EARLY:]
-        if self.audit is not None:
+        audit = self.audit
+        if audit is not None:
             for exchange in self._early:
                 asked, (what, number) = exchange.packet, title(exchange.reply)
-                self.audit.received(OWNER, asked.step or asked.kind, exchange.request, round=asked.round)
-                self.audit.sent(OWNER, what, exchange.reply, round=number)
+                audit.received(OWNER, asked.step or asked.kind, exchange.request, round=asked.round)
+                audit.sent(OWNER, what, exchange.reply, round=number)
             self._early = []
 
     def _answer_word(self, packet: Packet) -> bytes:
@@ -109,12 +110,12 @@ class PartySession:
 
     def _serve_request(self, packet: Packet, request: bytes) -> bytes:
         """The reply to a request of an alignment or of a run."""
-        server, job = self.server, self.handshake.job
+        server, job = self.handshake.server, self.handshake.job
         if server is None or job is None:
             error = MessageError(f"a letter '{packet.kind}' came to '{self.name}' before anything was signed.")
             return self._refused(packet, error)
         try:
-            self.conversation.say(LETTER)
+            self.conversation.say(REQUEST)
         except MessageError as error:
             return self._refused(packet, error)
         reply = server.answer(packet, request)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from colonnade.errors import MessageError
 
 NEW, ENDED = "new", "ended"
-LETTER = "letter"
+REQUEST = "letter"
 """Any request of an alignment or of a run; what it may ask for is checked by the server of the alignment or the run."""
 WORDS = ("hello", "terms", "signed", "align", "prepare", "plan", "begin", "end")
 STAGES = (NEW, "met", "agreed", "signed", "aligning", "prepared", "planned", "begun", ENDED)
@@ -41,8 +41,8 @@ _TO = {
 }
 TABLE: dict[tuple[str, str], str] = {
     (NEW, "hello"): "met",
-    ("aligning", LETTER): "aligning",
-    ("begun", LETTER): "begun",
+    ("aligning", REQUEST): "aligning",
+    ("begun", REQUEST): "begun",
     **{(stage, word): _TO.get(word, stage) for word, stages in _FROM.items() for stage in stages},
 }
 """By stage and word: the next stage."""
@@ -58,7 +58,7 @@ def after(stage: str, word: str) -> str:
     colonnade.errors.MessageError: 'align' came at the stage 'agreed'; hello, terms, signed or end may come there.
     """
     if (stage, word) not in TABLE:
-        known = [other for other in (*WORDS, LETTER) if (stage, other) in TABLE]
+        known = [other for other in (*WORDS, REQUEST) if (stage, other) in TABLE]
         may = " or ".join(filter(None, [", ".join(known[:-1]), known[-1]]))
         raise MessageError(f"'{word:.20}' came at the stage '{stage}'; {may} may come there.")
     return TABLE[stage, word]
@@ -76,6 +76,10 @@ class Conversation:
 
     def __init__(self) -> None:
         self.stage = NEW
+
+    def allows(self, word: str) -> bool:
+        """Whether the word may be said now."""
+        return (self.stage, word) in TABLE
 
     def check(self, word: str) -> None:
         """Raise :class:`MessageError` if the word may not be said now."""

@@ -16,7 +16,7 @@ from colonnade.errors import CheckpointError, ConfigError
 from colonnade.jobs.job_file import Builders, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress
 from colonnade.report import read_summary
-from colonnade.run.plan_checks import make_plan, start
+from colonnade.run.make_plan import make_plan, start
 from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan

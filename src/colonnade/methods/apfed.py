@@ -29,7 +29,6 @@ held out (``methods/contribution.py``, ``run.importance()``). It cannot be blind
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -156,7 +155,7 @@ class APFed(Method):
         else:
             slopes = [reply.slope for reply in parties.ask(self.assist, turn, all=sent, to=passive)]
             measure(owner, parties, turn, direction, slopes, self.lr)
-            total = functools.reduce(torch.add, slopes)
+            total = sum(slopes[1:], slopes[0])
         o = mine.o.requires_grad_()
         loss = owner.loss(o, turn)
         parties.tell(self.follow, turn, all=Answer(total, slope(loss, o).slope), to=[0])

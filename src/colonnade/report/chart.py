@@ -73,19 +73,18 @@ def upwards(values: Sequence[float]) -> Axis:
 def line_chart(
     title: str,
     series: Sequence[Series],
-    x_name: str,
-    y_name: str,
+    axes: tuple[str, str],
     write_y: Write | None = None,
     *,
     shares: bool = False,
     guide: Sequence[Point] = (),
     marked: bool = False,
 ) -> Picture | None:
-    """One chart, or None where there are no points.
+    """One chart, or None where there are no points; ``axes`` names the x and the y axis.
 
     ``shares`` lets both axes go from 0 to 1, ``guide`` is a line to compare with, ``marked`` shows every point.
     """
-    drawn = [line for line in series if line.points]
+    drawn, (x_name, y_name) = [line for line in series if line.points], axes
     if not drawn:
         return None
     points = [(0.0, 0.0), (1.0, 1.0)] if shares else [point for line in drawn for point in line.points]

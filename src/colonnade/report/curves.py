@@ -29,8 +29,8 @@ def curves(runs: Sequence[RunView], colours: Colours) -> list[Picture]:
         scores = _lines(runs, colours, x, "{}_{}", unit=unit)
         losses = _lines(runs, colours, x, "train_loss", unit=unit)
         losses += _lines(runs, colours, x, "{}_loss", unit=unit, dashed=True)
-        drawn.append(line_chart(f"{metric_name(score)} {by}", scores, x_name, score, _writer(score)))
-        drawn.append(line_chart(f"Loss {by}", losses, x_name, "loss"))
+        drawn.append(line_chart(f"{metric_name(score)} {by}", scores, (x_name, score), _writer(score)))
+        drawn.append(line_chart(f"Loss {by}", losses, (x_name, "loss")))
     if not any(drawn):
         return []
     drawn += [pareto(runs, colours, _writer(score)) if score != "score" else None, _traffic(runs, colours)]

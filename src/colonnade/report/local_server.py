@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -34,7 +35,7 @@ class HttpAnswer(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-class LocalServer(ThreadingHTTPServer):
+class LocalServer(ThreadingHTTPServer, ABC):
     """Serves the responses that :meth:`answer` gives, at one address."""
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
@@ -55,9 +56,9 @@ class LocalServer(ThreadingHTTPServer):
                 "give the address or name that its readers use."
             )
 
+    @abstractmethod
     def answer(self, path: str) -> HttpAnswer:
-        """The response to a path; a subclass implements it."""
-        raise NotImplementedError
+        """The response to a path."""
 
     @property
     def address(self) -> str:

@@ -68,14 +68,14 @@ def _roc(points: list[Any], run: RunView) -> Picture | None:
     name = _with("ROC curve", "area", run.metrics.get("auc"))
     line = Series("ROC", [(x, y) for x, y in points])
     return line_chart(
-        name, [line], "false positive rate", "true positive rate", shares=True, guide=[(0.0, 0.0), (1.0, 1.0)]
+        name, [line], ("false positive rate", "true positive rate"), shares=True, guide=[(0.0, 0.0), (1.0, 1.0)]
     )
 
 
 def _pr(points: list[Any], run: RunView) -> Picture | None:
     name = _with("Precision and recall", "average precision", run.metrics.get("average_precision"))
     line = Series("precision", [(x, y) for x, y in points])
-    return line_chart(name, [line], "recall", "precision", shares=True)
+    return line_chart(name, [line], ("recall", "precision"), shares=True)
 
 
 def _calibration(bins: list[Any]) -> Picture | None:
@@ -83,8 +83,7 @@ def _calibration(bins: list[Any]) -> Picture | None:
     return line_chart(
         "Calibration",
         [line],
-        "predicted probability",
-        "share that was so",
+        ("predicted probability", "share that was so"),
         shares=True,
         guide=[(0.0, 0.0), (1.0, 1.0)],
         marked=True,

@@ -23,7 +23,7 @@ from colonnade.disk.whole_files import make_folder
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
 from colonnade.run.absence import DropOuts
 from colonnade.run.apart_setup import remote_setup_for
-from colonnade.run.plan_checks import Many, make_plan, one_each, outline_of, rounds_of, start
+from colonnade.run.make_plan import Many, make_plan, one_each, outline_of, rounds_of, start
 from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.plan import Plan

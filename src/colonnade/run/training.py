@@ -1,37 +1,31 @@
-"""The one training loop: turn, round, evaluate, checkpoint, early stop."""
+"""A run: its model, its history, its ledger, and what can be asked of them."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-import torch
 from torch import Tensor
 
-from colonnade.core.method import Method, Owner, Turn
+from colonnade.core.method import Method, Owner
 from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
 from colonnade.core.task import Task
-from colonnade.errors import AwayError, ConfigError, TableError, TrainingError
-from colonnade.run import run_files
-from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
-from colonnade.run.findings import find, known_importance, map_findings
+from colonnade.errors import TableError
+from colonnade.run import run_files, training_loop
+from colonnade.run.absence import DropOuts
+from colonnade.run.findings import map_findings
 from colonnade.run.model import Model, Question
 from colonnade.runtime.parties import AllParties
 from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
-from colonnade.runtime.setup import threads
 from colonnade.seal import Seals
-from colonnade.store import checkpoint
 from colonnade.tables.sheets import Sheet
-from colonnade.wire.answer_memory import Absence
 from colonnade.wire.ledger import Ledger
 
 __all__ = ["Run", "Settings"]
@@ -68,10 +62,10 @@ class Run:
         self.missed = dict.fromkeys(self.parties.names, 0)  # how many rounds each party was absent from
         self.losses: list[float] = []  # of the rounds since the last evaluation
         self.best: dict[str, Packed] = {}  # the states of the best model, if early stopping keeps one
-        self._last: dict[str, Packed] = {}  # where training would go on, while the best is in place
-        self._loaded: dict[str, Packed] = {}  # what the newest checkpoint said, as it was taken back
-        self._evaluated: dict[str, Any] = {}  # what a report shows of the last evaluation
-        self._test: Sequence[Table] | None = None
+        self.last_states: dict[str, Packed] = {}  # where training would go on, while the best is in place
+        self.loaded_states: dict[str, Packed] = {}  # what the newest checkpoint said, as it was taken back
+        self.evaluated: dict[str, Any] = {}  # what a report shows of the last evaluation
+        self.test_tables: Sequence[Table] | None = None
 
     # what the run is made of
 
@@ -145,7 +139,7 @@ class Run:
         owner: str | None = None,
     ) -> dict[str, float]:
         """Metrics on a federation with labels; see :meth:`predict` for parties that are absent and several owners."""
-        with self._releasing():
+        with self.releasing():
             return self.model.evaluate(Question("evaluate", tables, away, missing, owner))
 
     def predict(
@@ -177,14 +171,14 @@ class Run:
         """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
         if any(isinstance(table, Sheet) for table in tables):
             raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
-        with self._releasing():
+        with self.releasing():
             return self.model.outputs(Question("predict", tables, away, missing, owner))
 
     def evaluate_each(
         self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
     ) -> dict[str, dict[str, float]]:
         """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
-        with self._releasing():
+        with self.releasing():
             return self.model.evaluate_each(Question("evaluate", tables, away, missing))
 
     def predict_each(
@@ -194,7 +188,7 @@ class Run:
 
         Parties that are absent (see :meth:`predict`) have no entry; the others' models do without their answers.
         """
-        with self._releasing():
+        with self.releasing():
             each = self.model.outputs_each(Question("predict", tables, away, missing))
         return {name: self.task.predictions(logits) for name, logits in each.items()}
 
@@ -209,7 +203,7 @@ class Run:
         return self.model.ask(step, tables, all)
 
     @contextmanager
-    def _releasing(self) -> Iterator[None]:
+    def releasing(self) -> Iterator[None]:
         """Write down what the parties' budgets paid, however asking them ends."""
         try:
             yield
@@ -226,176 +220,13 @@ class Run:
     ) -> Run:
         """Train from the present round to the last one, evaluating and saving on the way.
 
-        ``away`` simulates drop-outs: called with a round's number, from 0, it gives the names of those who are away.
+        ``away`` simulates drop-outs: called with a round's number, from 0, it gives the names of absent parties.
         """
-        check_drop_outs(away)
-        if self.opened:
-            raise ConfigError(
-                "the run was opened without the tables that it was trained on, so it can only predict; "
-                "give them to resume to train on."
-            )
-        with threads(self.settings.threads):
-            self._insist(lambda: self._set_out(test))
-            while self.round < self.settings.rounds and not self.stopped:
-                with self.parties.presence.silencing(dropped_out(away, self.round, self.parties)):
-                    try:
-                        self._one_round()
-                    except AwayError as error:
-                        self._come_back(error)
-                        continue
-                if on_round is not None:
-                    on_round(self)
-            return self._insist(self.use_best)
-
-    def _set_out(self, test: Sequence[Table] | None) -> None:
-        """What comes before the first round of this call."""
-        if test is not None:
-            self.model.place("test", test, labelled=True)
-            self._test = test
-        if self._last:
-            self.model.restore(self._last)
-            self._last = {}
-        if self.folder is not None and self.round == 0:
-            run_files.save_checkpoint(self)
-
-    def _insist(self, work: Callable[[], R]) -> R:
-        """Do something again as long as whoever was away from it comes back."""
-        while True:
-            try:
-                return work()
-            except AwayError as error:
-                self._come_back(error)
-
-    def _come_back(self, error: AwayError) -> None:
-        """Wait for whoever was away, and let all sides go back to the newest checkpoint, as a resumed run does."""
-        while True:
-            if self.folder is None or not self.parties.wait_for(error.party):
-                raise error
-            try:
-                if checkpoint.is_there(self.folder / "checkpoints"):
-                    self.load(self.folder)
-                return
-            except AwayError as again:
-                error = again
+        return training_loop.fit(self, test, on_round, away)
 
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""
-        if self.best and not self._last:
-            last = self._loaded if self.opened else self.model.states()  # who only predicts may have no state kept
-            self.model.restore(self.best)
-            self._last = last
-        return self
-
-    def _one_round(self) -> None:
-        began = time.perf_counter()
-        self._loaded = {}
-        self.parties.forget_asked()
-        loss, away = self._train_round()
-        missed = [name for name in self.parties.asked if name in away]
-        if loss is None:
-            self.skipped += 1
-        else:
-            self.losses.append(loss)
-            self.without += bool(missed)
-        for name in missed:
-            self.missed[name] += 1
-        self.model.took_part = [] if loss is None else self.model.present(away)
-        self.model.round += 1
-        if self.round == self.settings.rounds:
-            self.parties.backend.settle()
-        self.seconds += time.perf_counter() - began
-        if self.round % self.settings.evaluate_every == 0 or self.round == self.settings.rounds:
-            self._look(away)
-
-    def _train_round(self) -> tuple[float | None, frozenset[str]]:
-        """The round's loss, or None if it is skipped, and who was away from it; ``when_away`` says what is done."""
-        choice, rows = self.settings.when_away, self.schedule.batch_of(self.round)
-        before = {} if choice == "wait" else self.model.states()
-        away = self.parties.presence.silent if choice == "without" else frozenset()
-        while True:
-            try:
-                with self.model.without(Absence(away, self.settings.missing, training=True)):
-                    loss = self._loss_of(Turn(self.round, rows))
-                break
-            except AwayError as error:
-                if choice == "wait":
-                    raise
-                self.model.restore(before)  # some may have stepped before another was found to be away
-                found = frozenset([error.party] if error.party else []) - away
-                away |= found
-                # A blinded sum of the same rows over fewer parties would show the difference.
-                if choice == "skip" or not found or self.seals.blind is not None:
-                    return None, away | self.parties.presence.silent
-        gone = [k for k, name in enumerate(self.parties.names) if name in away]
-        if gone:
-            self.parties.load({k: before[f"party-{k:03d}"] for k in gone})
-        return loss, away
-
-    def _loss_of(self, turn: Turn) -> float:
-        with self.model.half.peaks.naming():
-            loss = float(self.method.round(self.owner, self.parties, turn))
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"the owner's loss is {loss} in round {self.round} of {self.method.name}; "
-                    "lower the learning rate (the last good checkpoint is kept)."
-                )
-        return loss
-
-    def _look(self, away: frozenset[str]) -> None:
-        """Evaluate, note it in the history, decide whether to stop, save."""
-        self._evaluated = {}
-        row = {"round": self.round, "epoch": self.round / self.schedule.rounds_per_epoch}
-        if self.losses:
-            row["train_loss"] = sum(self.losses) / len(self.losses)
-        if self.settings.when_away != "wait":
-            row["skipped"] = self.skipped
-        if self.settings.when_away == "without":
-            row["without"] = self.without
-        if len(self.schedule.valid_rows):
-            row |= self._score("valid", self.model.judged_held_out, away)
-        if self._test is not None:
-            rows = torch.arange(self._test[0].rows)
-            row |= self._score("test", lambda: self.model.judged("test", rows, self.model.sides.leader()), away)
-        self.losses = []
-        self.history.append(
-            row | {"bytes": self.ledger.bytes_for("train") + self.ledger.bytes_for("setup"), "seconds": self.seconds}
-        )
-        self._stop_early()
-        if self.folder is not None:
-            run_files.save_checkpoint(self)
-
-    def _score(self, part: str, judged: Callable[[], tuple[Tensor, Tensor]], away: frozenset[str]) -> dict[str, float]:
-        """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
-        policy = self.settings.missing
-        try:
-            with self._releasing(), self.model.without(Absence(frozenset() if policy == "refuse" else away, policy)):
-                outputs, labels = judged()
-        except AwayError:
-            if self.settings.when_away == "wait":
-                raise
-            return {}
-        metrics = self.task.metrics(outputs, labels)
-        self._evaluated = {"part": part, "round": self.round, **find(self.task, outputs, labels)}
-        return {f"{part}_{name}": value for name, value in metrics.items()}
-
-    def _stop_early(self) -> None:
-        drop, row, score = self.settings.stop_drop, self.history[-1], f"valid_{self.task.score}"
-        if drop is None:
-            self._keep_findings()
-        if drop is None or score not in row:  # nobody can tell, so training goes on
-            return
-        best = max(earlier[score] for earlier in self.history if score in earlier)
-        if row[score] >= best:
-            self.best = self.model.states()
-            self._keep_findings()
-        self.stopped = 100 * (best - row[score]) > drop
-
-    def _keep_findings(self) -> None:
-        """Keep what a report shows of the model as it is; an earlier evaluation stays if there was none now."""
-        stays = ("maps", "classes") if self._evaluated else self.findings.keys() - {"importance"}
-        kept = {key: self.findings[key] for key in stays if key in self.findings}
-        known = known_importance(self.method, self.owner, self.parties.names, self.round)
-        self.findings = kept | self._evaluated | ({"importance": known} if known else {})
+        return training_loop.use_best(self)
 
     def prolong(self, rounds: int) -> None:
         """Let training go on to a later last round."""
@@ -407,7 +238,7 @@ class Run:
     @property
     def states_to_save(self) -> dict[str, Packed]:
         """Where training would go on."""
-        return self._last or self.model.states()
+        return self.last_states or self.model.states()
 
     def save(self, path: str | Path) -> Path:
         """Write the run to a folder from which :func:`colonnade.resume` reads it."""
@@ -416,8 +247,8 @@ class Run:
     def load(self, folder: Path) -> None:
         """Take back the newest checkpoint of a folder."""
         states, facts = run_files.read(self, folder)
-        self._loaded = {name: state for name, state in states.items() if not name.startswith("best-")}
-        self.model.restore(self._loaded)
+        self.loaded_states = {name: state for name, state in states.items() if not name.startswith("best-")}
+        self.model.restore(self.loaded_states)
         self.best = {name.removeprefix("best-"): state for name, state in states.items() if name.startswith("best-")}
         self.ledger.replace(facts["ledger"])
         self.history, self.losses = facts["history"], facts["losses"]

@@ -56,7 +56,7 @@ class Backend(ABC):
 
     @abstractmethod
     def carry(self, call: Call) -> dict[int, Any]:
-        """Have the step run; by party an :class:`Answer`, None if it has no reply, or the owner's own plain reply.
+        """Have the step run; by party its sealed reply, or None. The owner's own part replies plainly.
 
         For a blinded sum the parties hold their replies for the phases that follow.
         """

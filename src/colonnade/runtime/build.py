@@ -35,6 +35,8 @@ class Build:
     table: Table
     party: int = 0
     leaders: Sequence[str] = (OWNER,)
+    tried: bool = True
+    """Whether a network is tried on the party's rows; one that is only measured has no numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +47,8 @@ class Build:
         """The network from the party's rows to this width."""
         what = f"the row shape {self.table.shape} and the output width {width}"
         net = self._made(lambda: self.model(self.table.shape, width), "model=", what)
-        _try_network(net, self.table, self.table.draw(_few_rows(self.table)), width)
+        if self.tried:
+            _try_network(net, self.table, self.table.draw(_few_rows(self.table)), width)
         return net
 
     def decision(self, embedding: int, classes: int) -> nn.Module | None:
@@ -55,7 +58,7 @@ class Build:
             return None
         what = f"the embedding width {embedding} and {classes} classes"
         net = self._made(lambda: make(embedding, classes), "decision of model=", what)
-        _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), classes)
+        self._try_on_embeddings(net, embedding, classes)
         return net
 
     def decoder(self, embedding: int) -> nn.Module | None:
@@ -65,8 +68,12 @@ class Build:
             return None
         what = f"the row shape {self.shape} and the embedding width {embedding}"
         net = self._made(lambda: make(self.shape, embedding), "decoder of model=", what)
-        _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), math.prod(self.shape))
+        self._try_on_embeddings(net, embedding, math.prod(self.shape))
         return net
+
+    def _try_on_embeddings(self, net: nn.Module, embedding: int, width: int) -> None:
+        if self.tried:
+            _try_network(net, self.table, torch.zeros(len(_few_rows(self.table)), embedding), width)
 
     def _made(self, make: Callable[[], nn.Module], name: str, what: str) -> nn.Module:
         if describe(self.model) is not None:  # a user's own builder is called once, and knows what it does

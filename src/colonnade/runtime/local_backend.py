@@ -14,7 +14,7 @@ from colonnade.runtime.group import Group
 from colonnade.runtime.grouping import Grouping
 from colonnade.seal.key_agreement import Ticket
 from colonnade.wire.message import Envelope, decode_fields, encode, fields_of
-from colonnade.wire.owner_half import Answer
+from colonnade.wire.owner_half import SealedReply
 from colonnade.wire.party_half import PartyHalf
 
 
@@ -76,7 +76,7 @@ class LocalBackend(Backend):
         wire = self.halves[k].say(reply, call.name, call.turn)
         if self.encoded:
             wire = through_bytes(wire, Envelope(call.name, self.halves[k].name, call.turn.round))
-        return Answer(wire, type(reply), fields_of(reply))
+        return SealedReply(wire, type(reply), fields_of(reply))
 
     def _held(self, call: Call, replies: dict[int, Any]) -> dict[int, Any]:
         """Let every party hold its reply for a blinded sum; the owner's own part has its reply at once."""
@@ -90,7 +90,7 @@ class LocalBackend(Backend):
             codes = self.halves[k].sum_codes(form, bounds, call.name, call.turn)
             self.halves[k].hold(reply, codes, subject, call.name, call.turn)
         own = {k: self._answer(k, reply, call) for k, reply in replies.items() if k in self.home}
-        return own | {k: Answer({}, type(first), form) for k in others}
+        return own | {k: SealedReply({}, type(first), form) for k in others}
 
     def phase(self, party: str, phase: str, told: Fields, ticket: Ticket | None) -> Fields:
         """What a party's end says; under ``encoded`` both ways as bytes."""

@@ -171,7 +171,7 @@ class RecoverParty(_Sum):
         return self.ring.reduce(message).reshape(codes.shape)
 
     def sign(self, survivors: Sequence[str]) -> bytes:
-        """Agree to the owner's list of survivors; one list per ticket, and once."""
+        """Sign the owner's list of survivors; there is one list per ticket, and it is signed once."""
         if self._survivors and tuple(survivors) != self._survivors:
             raise SealError(f"survivors {list(survivors)} came after {list(self._survivors)} were signed: stop.")
         self._turn("sign")
@@ -217,7 +217,7 @@ class RecoverOwner(_Sum):
         return {to: {by: sealed[by][to] for by in self._sharers if by != to} for to in self._sharers}
 
     def check_shared(self, by: str, boxes: Mapping[str, bytes]) -> None:
-        """Refuse one party's boxes unless they are for all others who advertised, and for nobody else."""
+        """Refuse one party's boxes unless they are for exactly the other parties that advertised."""
         if boxes.keys() != self.adverts.keys() - {by}:
             raise SealError(f"{by!r} shared with {sorted(boxes)}; all others who advertised need one: drop this sum.")
 
@@ -237,7 +237,7 @@ class RecoverOwner(_Sum):
         return dict(signatures)
 
     def check_revealed(self, by: str, reveal: Reveal) -> None:
-        """Refuse one party's shares unless they are of all survivors' seeds and all others' keys, and of no more."""
+        """Refuse one party's shares unless they are of exactly all survivors' seeds and all other parties' keys."""
         survivors = set(self.announce())
         for what, came, due in (
             ("seeds", reveal.seeds.keys(), survivors),

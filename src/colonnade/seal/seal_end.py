@@ -138,7 +138,7 @@ class SealEnd:
     def sum_codes(
         self, fields: Fields, parties: int, step: str, turn: Turn, bounds: Fields | None = None
     ) -> dict[str, SumCode]:
-        """How each field becomes ring elements: on this end's own scales at the owner, on ``bounds`` at a party."""
+        """The code of each field as ring elements; scales are this end's own at the owner, ``bounds`` at a party."""
         assert self.seals.blind is not None
         scales = self.bounds if bounds is None else bounds
         few = self.seals.up if isinstance(self.seals.up, Bits) and turn.training else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,14 +27,21 @@ Score = Callable[[Iterable[int]], Estimate]
 """The information of a group of parties, as the strategies use it."""
 
 
-class GroupScores(ABC):
-    """The information of groups, estimated once for each group; the parties in ``always`` are in every group."""
+class Estimation(NamedTuple):
+    """What the owner estimates information from: labels, sampled rows, neighbours; ``always`` are in every group."""
 
-    def __init__(
-        self, names: Sequence[str], labels: Tensor, sample: Sample, neighbours: int, always: Sequence[int] = ()
-    ) -> None:
-        self.names, self.sample, self.neighbours, self.always = list(names), sample, neighbours, tuple(always)
-        self.labels = labels[sample.rows]
+    labels: Tensor
+    sample: Sample
+    neighbours: int
+    always: tuple[int, ...] = ()
+
+
+class GroupScores(ABC):
+    """The information of groups, estimated once for each group."""
+
+    def __init__(self, names: Sequence[str], estimation: Estimation) -> None:
+        labels, self.sample, self.neighbours, self.always = estimation
+        self.names, self.labels = list(names), labels[self.sample.rows]
         self.sparing = False  # whether to add up only the rows that Fagin's algorithm touches
         self.touched: list[float] = []  # the share of touched rows, by group
         self._known: dict[Group, Estimate] = {}
@@ -90,16 +98,9 @@ class GroupScores(ABC):
 class OpenScores(GroupScores):
     """The owner reads every party's distances and adds them up itself."""
 
-    def __init__(
-        self,
-        parties: Parties,
-        steps: Steps,
-        labels: Tensor,
-        sample: Sample,
-        neighbours: int,
-        always: Sequence[int] = (),
-    ) -> None:
-        super().__init__(parties.names, labels, sample, neighbours, always)
+    def __init__(self, parties: Parties, steps: Steps, estimation: Estimation) -> None:
+        super().__init__(parties.names, estimation)
+        sample = self.sample
         replies = parties.ask(steps.distances, sample.turn(0))
         self.distances = [
             checked_distances(reply.squared, sample.shape, name)
@@ -130,18 +131,9 @@ class OpenScores(GroupScores):
 class HelperScores(GroupScores):
     """The owner reads only orders: each party's own from the party, a group's from the helper that opens its sum."""
 
-    def __init__(
-        self,
-        parties: Parties,
-        steps: Steps,
-        helper: Helper,
-        secret: Secret,
-        labels: Tensor,
-        sample: Sample,
-        neighbours: int,
-        always: Sequence[int] = (),
-    ) -> None:
-        super().__init__(parties.names, labels, sample, neighbours, always)
+    def __init__(self, parties: Parties, steps: Steps, helper: Helper, secret: Secret, estimation: Estimation) -> None:
+        super().__init__(parties.names, estimation)
+        sample = self.sample
         self.parties, self.steps, self.helper, self.secret = parties, steps, helper, secret
         parties.tell(steps.remember, sample.turn(0), all=key_message(secret))
         replies = parties.ask(steps.order, sample.turn(0))

@@ -16,15 +16,15 @@ from colonnade.core.method import Parties, Turn
 from colonnade.selection.distances import Cells, Distances, Ranks, checked_distances, unpacked
 from colonnade.selection.information import ranks
 from colonnade.wire.message import fields_of
-from colonnade.wire.owner_half import Answer, OwnerHalf
+from colonnade.wire.owner_half import OwnerHalf, SealedReply
 from colonnade.wire.party_half import PartyHalf
 
 
 class Helper:
     """Opens the blinded sums of groups of parties.
 
-    ``among`` gives the parties with a group of them blinded together: every group has keys of its own, so a sum over
-    it opens with all its members' messages and no others.
+    ``among`` returns the parties with the members of one group blinded together. Every group has keys of its own, so
+    its sum opens only with the messages of all its members.
     """
 
     def __init__(self, among: Callable[[tuple[int, ...]], Parties], half: OwnerHalf) -> None:
@@ -49,7 +49,7 @@ class Helper:
 
     def _tell(self, total: Tensor, turn: Turn) -> Ranks:
         message = Ranks(ranks(total))
-        answer = Answer(self._own.say(message, "order", turn), Ranks, fields_of(message))
+        answer = SealedReply(self._own.say(message, "order", turn), Ranks, fields_of(message))
         return self.half.open(answer, self.name, "order", turn)  # type: ignore[no-any-return]
 
 

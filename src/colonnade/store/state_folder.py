@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import final
 
 from colonnade.core.state import Packed
 from colonnade.disk.whole_files import make_folder
@@ -11,13 +12,13 @@ from colonnade.runtime.remote.state_store import StateStore
 from colonnade.store import checkpoint
 
 
+@final
 class StateFolder(StateStore):
     """States by number, each a checkpoint of one side that is either complete or absent."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__()
         self.folder = make_folder(folder)
-        self.numbers = sorted(int(path.name) for path in self.folder.iterdir() if _is_whole(path))
+        super().__init__(sorted(int(path.name) for path in self.folder.iterdir() if _is_whole(path)))
 
     def write(self, number: int, state: Packed) -> None:
         """Write a state as a checkpoint."""

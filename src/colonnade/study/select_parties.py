@@ -20,7 +20,7 @@ from colonnade.selection import redundancy as redundant
 from colonnade.selection import strategies
 from colonnade.selection.choice import Selection
 from colonnade.selection.distances import Sample, Steps, draw_sample
-from colonnade.selection.group_scores import GroupScores, HelperScores, OpenScores
+from colonnade.selection.group_scores import Estimation, GroupScores, HelperScores, OpenScores
 from colonnade.selection.helper import Helper
 from colonnade.selection.information import check_neighbours
 from colonnade.selection.participation import best, how_many
@@ -158,12 +158,11 @@ def _scores(
     sources = Sources(plan.seed)
     groups = [LoopGroup(k, table, {}, sources.of(table.name)) for k, table in enumerate(parties)]
     steps = Steps(plan.sample.queries, tuple(table.scale is not None for table in parties))
-    always = [0] if owner_is_first else []
-    known = (tables[0].labels, plan.sample, plan.neighbours, always)
+    estimation = Estimation(tables[0].labels, plan.sample, plan.neighbours, (0,) if owner_is_first else ())
     names, home = [table.name for table in parties], {0} if owner_is_first else set()
     at_owner = local_parties(names, groups, OwnerHalf(Ends(sources=sources), ledger), home)
     if blind is None:
-        return OpenScores(at_owner, steps, *known)
+        return OpenScores(at_owner, steps, estimation)
     ends = Ends(Seals(blind=blind), sources)
     ends.know("train", parties[0])
     to_helper = OwnerHalf(ends, ledger, opener=helper)
@@ -172,7 +171,7 @@ def _scores(
         """All parties, of whom these blind sums together, with keys that no other group has."""
         return local_parties(names, groups, to_helper, set(), blinded=[names[k] for k in members])
 
-    return HelperScores(at_owner, steps, Helper(among, to_helper), Secret.of_seed(plan.seed), *known)
+    return HelperScores(at_owner, steps, Helper(among, to_helper), Secret.of_seed(plan.seed), estimation)
 
 
 def _by_heads(tables: Sequence[Table], count: int, run: Run | None) -> Selection:

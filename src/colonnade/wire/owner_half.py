@@ -23,7 +23,7 @@ from colonnade.wire.message import MAX_TENSORS, Envelope, as_message, check, sen
 Fields = dict[str, Tensor]
 
 
-class Answer(NamedTuple):
+class SealedReply(NamedTuple):
     """A party's reply as it arrived, the class of its message, and tensors of the shapes that it must have."""
 
     wire: Fields
@@ -68,7 +68,7 @@ class OwnerHalf:
             self.count(wire, turn.leader, party, step, turn)
         return wire
 
-    def open(self, answer: Answer, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
+    def open(self, answer: SealedReply, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
         """A party's reply as the leader of the turn reads it, counted, checked and remembered.
 
         ``summed`` says that only the sum of such replies was asked for.

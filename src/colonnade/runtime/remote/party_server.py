@@ -31,7 +31,7 @@ from colonnade.runtime.remote.history import History
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.request_server import Fields, RequestServer, log_failure
 from colonnade.runtime.remote.scope import ANYTHING, Scope
-from colonnade.runtime.remote.state_store import StateStore
+from colonnade.runtime.remote.state_store import MemoryStates, StateStore
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.seal import Seals
 from colonnade.seal.blind_party import AGREEING, UNTOLD, BlindParty
@@ -117,7 +117,7 @@ class PartyServer(RequestServer):
         }
         super().__init__(spec.name, {"job": spec.job, "session": spec.session, "plan": spec.schema.digest}, handlers)
         self.spec = spec
-        self.keeping = StateStore() if keeping is None else keeping
+        self.keeping = MemoryStates() if keeping is None else keeping
         how, leaders = spec.settings, spec.leaders
         self.leaders = list(dict.fromkeys([OWNER, *leaders]))
         sources = Sources(how.seed, None if spec.secret is None else {self.name: spec.secret})

@@ -26,7 +26,7 @@ from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.seal.key_agreement import Ticket
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.message import Envelope, encode
-from colonnade.wire.owner_half import Answer
+from colonnade.wire.owner_half import SealedReply
 from colonnade.wire.party_half import PartyHalf
 
 
@@ -91,7 +91,7 @@ class RemoteBackend(Backend):
             self._post("sum", k, {**about, "serial": serial}, call.wires.get(k), bounds)
         for k in others:
             self.parties[self.halves[k].name].masked = serial, self._reply(k, call.name, rows) or {}
-        return own | {k: Answer({}, kind, form) for k in others}
+        return own | {k: SealedReply({}, kind, form) for k in others}
 
     def _own_replies(self, call: Call) -> dict[int, Any]:
         """What the owner's own part replies; it hears what the others hear."""
@@ -103,9 +103,9 @@ class RemoteBackend(Backend):
         replies = self._local.compute(own, {k: messages[k] for k in chosen} if messages else {})
         return {k: reply and type(reply)(*(tensor.detach() for tensor in reply)) for k, reply in replies.items()}
 
-    def _answer(self, k: int, wire: Fields, kind: Any, call: Call) -> Answer:
+    def _answer(self, k: int, wire: Fields, kind: Any, call: Call) -> SealedReply:
         form = self.schema.like(self.halves[k].name, "up", call.name, call.turn.rows.shape[-1]) or wire
-        return Answer(wire, kind, {name: form.get(name, torch.empty(0)) for name in kind._fields})
+        return SealedReply(wire, kind, {name: form.get(name, torch.empty(0)) for name in kind._fields})
 
     # requests
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import final
 
 from colonnade.core.state import Packed
 from colonnade.errors import CheckpointError, FolderError, MessageError
@@ -13,19 +15,11 @@ MOST_BYTES = 16 << 30
 """Of all of them."""
 
 
-class StateStore:
-    """States by number, in memory.
+class StateStore(ABC):
+    """States by number, wherever they are kept."""
 
-    >>> import torch
-    >>> keeping = Keeping()
-    >>> number = keeping.keep({"w": torch.ones(1)}, needed=[])
-    >>> keeping.get(number)["w"]
-    tensor([1.])
-    """
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self._held: dict[int, Packed] = {}
+    def __init__(self, numbers: Sequence[int] = ()) -> None:
+        self.numbers = list(numbers)
 
     def keep(self, state: Packed, needed: Collection[int]) -> int:
         """Keep a state and forget all that nobody needs, if some are said to be needed; its number."""
@@ -62,14 +56,42 @@ class StateStore:
             )
         return self.read(number)
 
+    @abstractmethod
     def write(self, number: int, state: Packed) -> None:
         """Put a state away."""
-        self._held[number] = {name: value.clone() for name, value in state.items()}
 
+    @abstractmethod
     def read(self, number: int) -> Packed:
         """A state that was put away."""
-        return self._held[number]
+
+    @abstractmethod
+    def remove(self, number: int) -> None:
+        """Delete a state."""
+
+
+@final
+class MemoryStates(StateStore):
+    """States in memory, which end with the process.
+
+    >>> import torch
+    >>> states = MemoryStates()
+    >>> number = states.keep({"w": torch.ones(1)}, needed=[])
+    >>> states.get(number)["w"]
+    tensor([1.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._states: dict[int, Packed] = {}
+
+    def write(self, number: int, state: Packed) -> None:
+        """Keep a copy."""
+        self._states[number] = {name: value.clone() for name, value in state.items()}
+
+    def read(self, number: int) -> Packed:
+        """The copy."""
+        return self._states[number]
 
     def remove(self, number: int) -> None:
-        """Forget a state."""
-        del self._held[number]
+        """Forget the copy."""
+        del self._states[number]

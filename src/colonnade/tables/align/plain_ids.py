@@ -10,8 +10,6 @@ import numpy as np
 from colonnade.errors import SealError
 from colonnade.seal.key_agreement import pack
 
-HASH_BYTES = 32
-
 
 def hashes(ids: Sequence[bytes], seed: int) -> list[bytes]:
     """One hash per id, by which rows are sorted; the same ids and seed always give the same order.
