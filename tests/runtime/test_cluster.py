@@ -191,7 +191,7 @@ def test_only_a_run_on_a_cluster_moves_to_another(tmp_path: Path) -> None:
 def test_a_job_has_a_section_for_it(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(JOB)
     job = read_job(tmp_path / "job.toml")
-    assert job.given["runtime"] == cn.Cluster(group=2, deadline=5, nodes=["one", "two"])
+    assert job.options.given["runtime"] == cn.Cluster(group=2, deadline=5, nodes=["one", "two"])
     (tmp_path / "job.toml").write_text(JOB.replace('runtime = "ray"', 'runtime = "loop"'))
     with pytest.raises(ConfigError, match="has \\[cluster\\] and runtime = 'loop'"):
         read_job(tmp_path / "job.toml")

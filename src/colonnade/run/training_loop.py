@@ -37,12 +37,13 @@ def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] 
     with threads(run.settings.threads):
         _insist(run, lambda: _set_out(run, test))
         while run.round < run.settings.rounds and not run.stopped:
-            try:
-                with run.parties.presence.silencing(dropped_out(away, run.round, run.parties)):
+            # Silent until it is decided whom to wait for: a simulated drop-out would drop out again, for ever.
+            with run.parties.presence.silencing(dropped_out(away, run.round, run.parties)):
+                try:
                     _one_round(run)
-            except AwayError as error:
-                _come_back(run, error)
-                continue
+                except AwayError as error:
+                    _come_back(run, error)
+                    continue
             if on_round is not None:
                 on_round(run)
         return _insist(run, lambda: use_best(run))
