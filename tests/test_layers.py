@@ -130,7 +130,7 @@ def test_no_method_knows_another() -> None:
 def test_the_imports_are_found() -> None:
     """The checks above are worth something only if ``imports`` sees what is there."""
     found = {module.split(".")[0] for _, module in imports(SOURCE / "run" / "training.py")}
-    assert {"core", "runtime", "tables", "wire", "report"} <= found
+    assert {"core", "runtime", "tables", "report"} <= found
     assert {"models", "core.optim"} <= {module for _, module in imports(SOURCE / "run" / "train.py")}
 
 
