@@ -123,10 +123,10 @@ def test_an_undeclared_reply_is_refused_at_the_party() -> None:
 def test_a_party_refuses_a_message_outside_the_schema() -> None:
     """An owner that sends it all the same, without a check of its own, is refused by the party."""
     run: Any = train(Case(Undeclared(period=50)), "apart", rounds=3)
-    party = run.parties.lines.parties["party 2"]
+    party = run.parties.backend.transport.parties["party 2"]
     message = encode({"centre": torch.zeros(3)}, Envelope("distance", "owner", 2))
     asked = {"step": "distance", "purpose": "train", "table": "train", "round": 2, "frames": (message,)}
-    refusal = ask(party, run.parties, **asked)
+    refusal = ask(party, run.parties.backend, **asked)
     assert "to 'party 2' in step 'distance' of round 2 is not in the schema" in refusal
 
 

@@ -201,7 +201,7 @@ def test_early_stopping_keeps_the_best():
 
 
 def test_chart_puts_points_where_they_belong():
-    svg = line_chart("t", [Series("a", [(0, 0), (50, 0.5), (100, 1)])], "x", "y").figure()
+    svg = line_chart("t", [Series("a", [(0, 0), (50, 0.5), (100, 1)])], ("x", "y")).figure()
     path = re.search(r'class="line c0" d="M([^"]+)"', svg).group(1)
     places = [tuple(map(float, point.split())) for point in path.split("L")]
     (x0, y0), (x1, y1), (x2, y2) = places
@@ -211,15 +211,15 @@ def test_chart_puts_points_where_they_belong():
 
 @pytest.mark.parametrize("points", [[(0, 0)], [(5, 0.3)], [(0, 1), (0, 2)], [(1, -2), (2, 3)], [(1, 1e9), (2, 1e-9)]])
 def test_chart_takes_any_numbers(points):
-    svg = line_chart("t", [Series("a", points)], "x", "y").figure()
+    svg = line_chart("t", [Series("a", points)], ("x", "y")).figure()
     assert "nan" not in svg and "inf" not in svg
 
 
 def test_chart_thins_long_lines():
-    svg = line_chart("t", [Series("a", [(n, n) for n in range(10_001)])], "x", "y").figure()
+    svg = line_chart("t", [Series("a", [(n, n) for n in range(10_001)])], ("x", "y")).figure()
     assert len(svg) < 20_000 and "10,000" in svg
 
 
 def test_chart_without_points_is_nothing():
-    assert line_chart("t", [Series("a", [])], "x", "y") is None
+    assert line_chart("t", [Series("a", [])], ("x", "y")) is None
     assert "0 B" in bar_chart("t", [Bar("a", 0, "0 B")]).figure()

@@ -60,7 +60,7 @@ def check_same(run: cn.Run, loop: cn.Run) -> None:
 
 def pids(run: cn.Run) -> set[int]:
     """The processes in which the parties live."""
-    lines = run.parties.lines
+    lines = run.parties.backend.transport
     return set(lines.ray.get([host.__ray_call__.remote(lambda _: os.getpid()) for host in lines.hosts]))
 
 
@@ -124,7 +124,7 @@ def test_every_party_has_a_process_and_closed_ones_are_used_again() -> None:
 
 def test_a_spare_process_that_died_is_not_used(ray: Any) -> None:
     first = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
-    lost = first.parties.lines.hosts[0]
+    lost = first.parties.backend.transport.hosts[0]
     first.parties.close()
     ray.kill(lost)
     second = train(Case(METHOD), cn.Cluster(group=2), rounds=2)
@@ -150,7 +150,7 @@ def test_a_process_gets_no_other_partys_columns(ray: Any) -> None:
     def sizes(host: Any) -> list[int]:
         return [party.spec.table.columns.untyped_storage().nbytes() for party in host.parties.values()]
 
-    found = ray.get(run.parties.lines.hosts[0].__ray_call__.remote(sizes))
+    found = ray.get(run.parties.backend.transport.hosts[0].__ray_call__.remote(sizes))
     assert found == [table.columns.numel() * 4 for table in federation("labels") if table.columns is not None]
     run.parties.close()
 
@@ -176,7 +176,7 @@ def killing(when: int, kill: Any, times: int = 1) -> Any:
     def on_round(run: cn.Run) -> None:
         if run.round == when and left[0]:
             left[0] -= 1
-            kill(run.parties.lines)
+            kill(run.parties.backend.transport)
 
     return on_round
 
@@ -194,7 +194,7 @@ def by_itself(lines: Any) -> None:
 def test_a_killed_process_changes_nothing(kill: Any, seal: Any, tmp_path: Path) -> None:
     case, how = Case(METHOD), {"evaluate_every": 4, "seal": seal}
     run = train(case, cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, kill, times=2), **how)
-    assert sum(run.parties.lines._starts) == 2, "nothing died: the test tests nothing"
+    assert sum(run.parties.backend.transport._starts) == 2, "nothing died: the test tests nothing"
     check_same(run, train(case, "loop", **how))
     run.parties.close()
 
@@ -202,7 +202,7 @@ def test_a_killed_process_changes_nothing(kill: Any, seal: Any, tmp_path: Path) 
 def test_a_killed_process_of_several_owners_changes_nothing(tmp_path: Path) -> None:
     case, how = Case(cn.MultiVFL(every=5), owners=3), {"evaluate_every": 4, "seal": cn.Bits(4, feedback=True)}
     run = train(case, cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), **how)
-    assert sum(run.parties.lines._starts) == 1, "nothing died: the test tests nothing"
+    assert sum(run.parties.backend.transport._starts) == 1, "nothing died: the test tests nothing"
     loop = train(case, "loop", **how)
     check_same(run, loop)
     test = federation("labels")
@@ -215,7 +215,7 @@ def test_a_killed_process_under_masks_changes_no_number(tmp_path: Path) -> None:
     case, how = Case(cn.FDML()), {"evaluate_every": 4, "seal": cn.Blind()}
     run = train(case, cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), **how)
     loop = train(case, "loop", **how)
-    assert sum(run.parties.lines._starts) == 1
+    assert sum(run.parties.backend.transport._starts) == 1
     for name, value in everything(loop).items():
         assert torch.equal(everything_on_disk(run)[name], value), name
     assert run.ledger.bytes_for("train") == loop.ledger.bytes_for("train")
@@ -229,7 +229,7 @@ def test_a_process_that_hangs_is_started_again(tmp_path: Path) -> None:
 
     cluster = cn.Cluster(group=2, deadline=8)
     run = train(Case(METHOD), cluster, folder=tmp_path / "run", on_round=killing(6, hang), evaluate_every=4)
-    assert run.parties.lines._starts[1] >= 1, "nothing hung: the test tests nothing"
+    assert run.parties.backend.transport._starts[1] >= 1, "nothing hung: the test tests nothing"
     check_same(run, train(Case(METHOD), "loop", evaluate_every=4))
     run.parties.close()
 
@@ -249,7 +249,7 @@ def test_a_process_that_dies_while_it_starts_is_started_again(tmp_path: Path, mo
     run = train(
         Case(METHOD), cn.Cluster(group=2), folder=tmp_path / "run", on_round=killing(6, by_ray), evaluate_every=4
     )
-    assert run.parties.lines._starts == [0, 2]
+    assert run.parties.backend.transport._starts == [0, 2]
     check_same(run, train(Case(METHOD), "loop", evaluate_every=4))
     run.parties.close()
 
@@ -277,10 +277,13 @@ def test_a_run_resumes_on_another_cluster(tmp_path: Path) -> None:
         train(case, cn.Cluster(group=3, deadline=50), folder=tmp_path / "run", on_round=die, **how)
     tables = federation("first")
     opened = cn.resume(tmp_path / "run", tables, train=False)
-    assert opened.parties.lines.cluster == cn.Cluster(group=3, deadline=50) and len(opened.parties.lines.groups) == 1
+    assert (
+        opened.parties.backend.transport.cluster == cn.Cluster(group=3, deadline=50)
+        and len(opened.parties.backend.transport.groups) == 1
+    )
     opened.parties.close()
     moved = cn.resume(tmp_path / "run", tables, test=tables, runtime=cn.Cluster(group=2))
-    assert len(moved.parties.lines.groups) == 2
+    assert len(moved.parties.backend.transport.groups) == 2
     check_same(moved, train(case, "loop", **how))
     moved.parties.close()
 

@@ -17,7 +17,18 @@ from colonnade.seal.ring import Ring
 
 FILES = ["key_agreement", "masks", "ring", "shamir", "secure_sum", "recover"]
 ALLOWED = {"numpy", "cryptography", "colonnade.errors", "colonnade.seal"}
-STANDARD = {"__future__", "collections.abc", "dataclasses", "hashlib", "hmac", "math", "os", "secrets", "typing"}
+STANDARD = {
+    "__future__",
+    "collections.abc",
+    "dataclasses",
+    "hashlib",
+    "hmac",
+    "itertools",
+    "math",
+    "os",
+    "secrets",
+    "typing",
+}
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 16384, 16385, 100_003])

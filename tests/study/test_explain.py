@@ -183,7 +183,8 @@ def test_everything_else_is_as_it_was() -> None:
     seal = [cn.Bits(8), cn.RandomLabels(epsilon=5.0)]
     run = train(cn.VIMADMMJ(local_steps=5), model=nets, optimizer=optimizers, seal=seal, valid=0.1, rounds=4)
     half = run.summarise(tables, 0.67, by={"party 1": 1, "party 2": 3, "party 3": 2})
-    assert half.models == nets[1:] and half.optimizers == optimizers[1:]
+    plan = half.model.plan
+    assert list(plan.models) == nets[1:] and list(plan.optimizers) == optimizers[1:]
     assert half.seals == run.seals and half.settings == run.settings
     longer = half.summarise(cn.keep(tables, half.parties.names), 1.0, epochs=3)
     assert longer.round == 3 * longer.schedule.rounds_per_epoch and longer.parties.names == half.parties.names
