@@ -51,7 +51,7 @@ def test_parties_of_a_federation_draw_no_map() -> None:
     """They serve the steps of the method that was signed, and nothing else."""
     run = train(runtime="apart", rounds=1)
     for party in run.parties.backend.transport.parties.values():
-        party.seat = replace(party.seat, extra_steps={})
+        party.spec = replace(party.spec, extra_steps={})
     with pytest.raises(ConfigError, match="'party 1' refused: unknown step of vimadmm at 'party 1' 'embedding_map'"):
         cn.embedding_map(run, federation(1))
     run.settings = replace(run.settings, runtime="federation")
