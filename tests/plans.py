@@ -15,4 +15,4 @@ BUILDERS = ("model", "optimizer", "seal")
 
 def plan_for(tables: Sequence[cn.Table], method: str | cn.Method, **options: Any) -> Plan:
     builders = {name: options.pop(name) for name in BUILDERS if name in options}
-    return make_plan(tables, method, TrainOptions(**options), **builders)
+    return make_plan(tables, method, TrainOptions(**options).filled(), **builders)

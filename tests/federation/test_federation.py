@@ -45,7 +45,7 @@ def assert_same_states(near: cn.Run, place: Path) -> None:
     """Every side's own files hold what the one process holds."""
     states, _ = checkpoint.read(checkpoint.newest(place / "bank" / "checkpoints"))
     for side, expected in near.model.states().items():
-        name = near.sides.names.get(side, side)
+        name = near.model.sides.names.get(side, side)
         found = newest_state(place / name) if name in OTHERS else states[side]
         assert found.keys() - {"seal/told"} == expected.keys(), (
             "but for what a party was told, which one process needs not"

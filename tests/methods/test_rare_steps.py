@@ -94,7 +94,7 @@ class RareReplies(cn.FDML):
 
 def schema_of(method: Method, owner: str = "labels") -> Schema:
     tables = tables_of(Case(method, owner=owner))
-    return rehearse_tables(tables, make_plan(tables, method, TrainOptions(rounds=3, batch=16, runtime="loop")))
+    return rehearse_tables(tables, make_plan(tables, method, TrainOptions(rounds=3, batch=16, runtime="loop").filled()))
 
 
 @pytest.mark.parametrize("period", [3, 40])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
-from typing import Any
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class TrainOptions:
         """Those that were asked for."""
         values = {field.name: getattr(self, field.name) for field in fields(TrainOptions)}
         return {name: value for name, value in values.items() if value is not None}
+
+    def filled(self) -> Self:
+        """With the usual values where nothing was asked for."""
+        return replace(self, **{**USUAL, **self.given})
 
 
 USUAL: dict[str, Any] = {

@@ -110,7 +110,7 @@ def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, o
     return make_plan(
         tables,
         method_in(terms),
-        TrainOptions(**given, runtime="federation"),
+        TrainOptions(**given, runtime="federation").filled(),
         model=_built(models.make_model, networks, models.default_model),
         optimizer=None if terms["optimizer"] is None else _built(optim.make_optimizer, terms["optimizer"]),
         seal=[seal.make_seal(**entry) for entry in terms["seals"]],

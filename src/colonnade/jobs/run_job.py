@@ -103,7 +103,7 @@ def train_job(
 
 def plan_of(job: Job, rows: list[Table], *, model: Any = None, runtime: str | None = None) -> Plan:
     """The plan of a job's run on these tables; other networks or another runtime override the job's."""
-    options = job.options if runtime is None else replace(job.options, runtime=runtime)
+    options = job.options.filled() if runtime is None else replace(job.options.filled(), runtime=runtime)
     return make_plan(rows, job.method, options, model=model or job.model, optimizer=job.optimizer, seal=job.seals)
 
 

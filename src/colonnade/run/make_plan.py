@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from colonnade.core import optim
 from colonnade.core.method import Method, make_method, methods
 from colonnade.core.options import count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
-from colonnade.core.settings import USUAL, Settings, TrainOptions
+from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, owners_of, parties_of
 from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
@@ -47,7 +47,7 @@ def make_plan(
 ) -> Plan:
     """Check what :func:`train` was asked for; of the tables only names, shapes, rows and the owner's labels count."""
     check_federation(tables, several=True)
-    asked = replace(options or TrainOptions(), **{**USUAL, **(options or TrainOptions()).given})
+    asked = options or TrainOptions().filled()
     learnt: dict[str, Any] = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
     chosen = _method_for(method, tables, **learnt)
     seals = _seals_for(seal, chosen, **learnt)
