@@ -72,9 +72,9 @@ def ray_rounds(lines: RayTransport) -> list[float]:
     for _ in range(TURN):
         began = time.perf_counter()
         for request, due in ((ASK, len(UP)), (DOWN, len(b"have it"))):
-            for name in lines.seats:
+            for name in lines.specs:
                 lines.post(name, request)
-            if any(len(lines.reply(name)) != due for name in lines.seats):
+            if any(len(lines.reply(name)) != due for name in lines.specs):
                 raise SystemExit("a party sent something else")
         times.append(1000 * (time.perf_counter() - began))
     return times

@@ -17,7 +17,7 @@ from colonnade.federation.side_files import read_party_file
 from colonnade.federation.side_sections import PartyFile
 from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
-from colonnade.runtime.remote.request_server import refused_letter
+from colonnade.runtime.remote.request_server import refused_request
 from colonnade.runtime.setup import threads
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             log.warning("a letter was refused: %s", error, exc_info=not isinstance(error, ColonnadeError))
             told = told_of(error, self._name)
             if self._party is None:
-                return refused_letter(request, self._name, told)
+                return refused_request(request, self._name, told)
             return self._party.refuse(request, told)
 
 

@@ -29,16 +29,16 @@ class History:
         self.digest = b""
 
     @contextmanager
-    def hears(self, letter: Packet, told: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+    def hears(self, packet: Packet, told: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
         """Note a message of training; where a method tells each party its own, that there was one.
 
         What fails half-way leaves another history than what does not: else one side could be let learn, and not the
         others.
         """
-        fields = told() if self.binds and letter.purpose == "train" else {}
+        fields = told() if self.binds and packet.purpose == "train" else {}
         if fields:
-            alone = self.schema.is_known(self.party, "each", letter.step)
-            said = pack("colonnade/told", self.digest, letter.step, letter.round, b"" if alone else digest_of(fields))
+            alone = self.schema.is_known(self.party, "each", packet.step)
+            said = pack("colonnade/told", self.digest, packet.step, packet.round, b"" if alone else digest_of(fields))
             self.digest = hashlib.sha256(said).digest()
         yield
         if fields:

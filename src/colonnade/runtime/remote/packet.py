@@ -1,4 +1,6 @@
-"""What travels between the owner's process and a party's: a letter around the frames of :mod:`colonnade.wire.message`.
+"""What travels between the owner's process and a party's: a request or a reply.
+
+It is a header around the frames of :mod:`colonnade.wire.message`.
 
 All integers little-endian::
 
@@ -10,7 +12,7 @@ All integers little-endian::
     u64  sequence                           counts the requests of a session; a reply has its request's
     16s  job      16s session   16s plan    hashes and ids that both sides agreed on before
     names: sender, step, purpose, table, leader; each u8 length and ASCII
-    u32  length and bytes of a letter that wants no reply and is served first; most have none
+    u32  length and bytes of a request that wants no reply and is served first; most have none
     u8   frames, each u32 length and bytes
 
 ``read_packet`` faces the network: it trusts nothing and allocates nothing but slices of what came.
@@ -60,11 +62,11 @@ class Packet:
     session: bytes = NOBODY
     plan: bytes = NOBODY
     before: bytes | memoryview = b""
-    """Another letter as it is written, that wants no reply; with it two steps are one message."""
+    """Another request as bytes, one that wants no reply; with it two steps are one message."""
     frames: tuple[bytes | memoryview, ...] = ()
 
     def reply(self, kind: str, sender: str, *frames: bytes) -> Packet:
-        """A letter back, about the same."""
+        """A reply to this request."""
         fields: list[Any] = [kind, sender, *_said_in(self), b"", frames]
         return Packet(*fields)
 
@@ -79,15 +81,15 @@ class Packet:
         return _HEAD.size + names + 4 + len(self.before) + 1 + 4 * len(self.frames)
 
 
-def write_packet(letter: Packet) -> bytes:
+def write_packet(packet: Packet) -> bytes:
     """The bytes that :func:`read_packet` reads."""
     try:
-        head = _HEAD.pack(MAGIC, VERSION, KINDS.index(letter.kind), *_numbers_of(letter))
+        head = _HEAD.pack(MAGIC, VERSION, KINDS.index(packet.kind), *_numbers_of(packet))
     except struct.error as error:
-        raise MessageError(f"a letter of round {letter.round} cannot travel: {error}.") from None
-    parts: list[bytes | memoryview] = [head, *map(_written, _names_of(letter))]
-    parts += [len(letter.before).to_bytes(4, "little"), letter.before, bytes([len(letter.frames)])]
-    for frame in letter.frames:
+        raise MessageError(f"a letter of round {packet.round} cannot travel: {error}.") from None
+    parts: list[bytes | memoryview] = [head, *map(_written, _names_of(packet))]
+    parts += [len(packet.before).to_bytes(4, "little"), packet.before, bytes([len(packet.frames)])]
+    for frame in packet.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
     return b"".join(parts)
 
@@ -100,7 +102,7 @@ def _written(name: str) -> bytes:
 
 
 def read_packet(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Packet:
-    """The letter in some bytes, or :class:`MessageError`."""
+    """The request or reply in some bytes, or :class:`MessageError`."""
     kind, numbers = _head(raw, limit)
     at, about = _HEAD.size, dict(zip(_NUMBERS, numbers, strict=True))
     names, at = _names(raw, at, len(_NAMES))
@@ -111,7 +113,7 @@ def read_packet(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Packet:
 
 
 def title(raw: bytes | memoryview) -> tuple[str, int]:
-    """What a log says of a letter, its step or else its kind and its round, without opening it."""
+    """What a log says of a packet, its step or else its kind, and its round, without reading the rest."""
     kind, numbers = _head(raw)
     (_, step), _ = _names(raw, _HEAD.size, 2)
     return step or kind, numbers[0]

@@ -1,4 +1,4 @@
-"""A party in a process of its own: it serves the owner's letters, one at a time, and sends nothing unasked.
+"""A party in a process of its own: it serves the owner's requests, one at a time, and sends nothing unasked.
 
 It works out every turn's rows itself, so no row number travels and none is taken from the owner. It runs only the
 steps of the agreed method.
@@ -145,30 +145,30 @@ class PartyServer(RequestServer):
         self.ends.know(name, table)
         self.group.tables[name] = table
 
-    def check_read(self, letter: Packet) -> None:
+    def check_read(self, packet: Packet) -> None:
         """Refuse a request that says more than anybody reads, or that this session is not for."""
-        _check_read(letter)
-        self.spec.scope.check(letter, self.name)
+        _check_read(packet)
+        self.spec.scope.check(packet, self.name)
 
-    def wants_reply(self, letter: Packet) -> bool:
+    def wants_reply(self, packet: Packet) -> bool:
         """Only steps that reply with nothing do not."""
-        return letter.kind != "step" or kinds_of(self._step_of(letter))[1] is not None
+        return packet.kind != "step" or kinds_of(self._step_of(packet))[1] is not None
 
     # the method's steps
 
-    def _step(self, letter: Packet) -> Fields | None:
-        step, turn = self._step_of(letter), self._turn_of(letter)
-        self._check_open(letter.step, step)
-        reply = self._run(step, turn, letter)
+    def _step(self, packet: Packet) -> Fields | None:
+        step, turn = self._step_of(packet), self._turn_of(packet)
+        self._check_open(packet.step, step)
+        reply = self._run(step, turn, packet)
         if reply is None:
             return None
-        if self.blinded is not None and not self.spec.schema.has_rows(self.name, letter.step):
-            self.blinded.book.tell(letter.step, digest_of(fields_of(reply)))
+        if self.blinded is not None and not self.spec.schema.has_rows(self.name, packet.step):
+            self.blinded.book.tell(packet.step, digest_of(fields_of(reply)))
         rows = turn.rows.shape[-1]
-        self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), rows, turn.round)
+        self.spec.schema.check(self.name, "up", packet.step, fields_of(reply), rows, turn.round)
         with self.peaks.naming():
-            wire = self.half.say(reply, letter.step, turn)
-        self._count(wire, self.name, turn.leader, letter.step, turn)
+            wire = self.half.say(reply, packet.step, turn)
+        self._count(wire, self.name, turn.leader, packet.step, turn)
         return wire
 
     def _count(self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn) -> None:
@@ -183,36 +183,36 @@ class PartyServer(RequestServer):
         if self.blinded is not None and replies and not schema.is_known(self.name, "up", name):
             raise SealError(f"'{self.name}' was asked for step '{name}', whose answer is no part of what was agreed.")
 
-    def _sum(self, letter: Packet) -> Fields:
+    def _sum(self, packet: Packet) -> Fields:
         """A step whose reply may leave only under masks."""
-        blinded, step, turn = self.half.masked_by, self._step_of(letter), self._turn_of(letter)
-        form = self.spec.schema.like(self.name, "up", letter.step, turn.rows.shape[-1])
-        if form is None or not self.spec.schema.is_summed(self.name, letter.step):
-            raise MessageError(f"step '{letter.step}' of '{self.name}' has no reply that could be summed.")
-        codes = self.half.sum_codes(form, self.frame(letter, 1), letter.step, turn)
-        subject = self.ends.subject(letter.step, turn, self.frame(letter, 0))._replace(history=self.history.digest)
-        reply = self._run(step, turn, letter)
-        self.spec.schema.check(self.name, "up", letter.step, fields_of(reply), turn.rows.shape[-1], turn.round)
+        blinded, step, turn = self.half.masked_by, self._step_of(packet), self._turn_of(packet)
+        form = self.spec.schema.like(self.name, "up", packet.step, turn.rows.shape[-1])
+        if form is None or not self.spec.schema.is_summed(self.name, packet.step):
+            raise MessageError(f"step '{packet.step}' of '{self.name}' has no reply that could be summed.")
+        codes = self.half.sum_codes(form, self.frame(packet, 1), packet.step, turn)
+        subject = self.ends.subject(packet.step, turn, self.frame(packet, 0))._replace(history=self.history.digest)
+        reply = self._run(step, turn, packet)
+        self.spec.schema.check(self.name, "up", packet.step, fields_of(reply), turn.rows.shape[-1], turn.round)
         with self.peaks.naming():
-            self.half.hold(reply, codes, subject, letter.step, turn)
+            self.half.hold(reply, codes, subject, packet.step, turn)
         if blinded.recover:
             return {}
-        masked = blinded.answer("blind", {}, self._ticket(letter))
-        self._count(masked, self.name, turn.leader, letter.step, turn)
+        masked = blinded.answer("blind", {}, self._ticket(packet))
+        self._count(masked, self.name, turn.leader, packet.step, turn)
         return masked
 
-    def _blind(self, letter: Packet) -> Fields:
+    def _blind(self, packet: Packet) -> Fields:
         """A phase of the key agreement or of a sum that was begun."""
-        return self.half.masked_by.answer(letter.purpose, self.frame(letter, 0), self._ticket(letter))
+        return self.half.masked_by.answer(packet.purpose, self.frame(packet, 0), self._ticket(packet))
 
-    def _run(self, step: Callable[..., Any], turn: Turn, letter: Packet) -> Any:
+    def _run(self, step: Callable[..., Any], turn: Turn, packet: Packet) -> Any:
         reads, _ = kinds_of(step)
-        if reads is None and self.frame(letter, 0):
-            raise MessageError(f"step '{letter.step}' came to '{self.name}' with a message, and reads none.")
-        received = [] if reads is None else [self._message(reads, letter, turn)]
+        if reads is None and self.frame(packet, 0):
+            raise MessageError(f"step '{packet.step}' came to '{self.name}' with a message, and reads none.")
+        received = [] if reads is None else [self._message(reads, packet, turn)]
         self.group.begin(turn)
         try:
-            with self.history.hears(letter, lambda: self.frame(letter, 0)):
+            with self.history.hears(packet, lambda: self.frame(packet, 0)):
                 return self.group.run(step, turn, received, shared=False)[0]
         except ColonnadeError:
             raise
@@ -223,85 +223,85 @@ class PartyServer(RequestServer):
             said += f"in the batch ({type(error).__name__}); its log says why."
             raise TrainingError(self.peaks.said(said)) from error
 
-    def _message(self, kind: Any, letter: Packet, turn: Turn) -> Any:
-        wire, rows = self.frame(letter, 0), turn.rows.shape[-1]
+    def _message(self, kind: Any, packet: Packet, turn: Turn) -> Any:
+        wire, rows = self.frame(packet, 0), turn.rows.shape[-1]
         if not wire:
-            raise MessageError(f"step '{letter.step}' came to '{self.name}' without its message.")
-        self._count(wire, turn.leader, self.name, letter.step, turn)
-        form = self.spec.schema.like(self.name, "down", letter.step, rows) or wire
+            raise MessageError(f"step '{packet.step}' came to '{self.name}' without its message.")
+        self._count(wire, turn.leader, self.name, packet.step, turn)
+        form = self.spec.schema.like(self.name, "down", packet.step, rows) or wire
         form = {name: form.get(name, torch.empty(0)) for name in kind._fields}
 
         def check(opened: Fields) -> None:
-            self.spec.schema.check(self.name, "down", letter.step, opened, rows, turn.round)
+            self.spec.schema.check(self.name, "down", packet.step, opened, rows, turn.round)
 
-        message = self.half.hear(wire, kind, form, letter.step, turn, check)
-        self.peaks.note(turn.leader, letter.step, fields_of(message), turn)
+        message = self.half.hear(wire, kind, form, packet.step, turn, check)
+        self.peaks.note(turn.leader, packet.step, fields_of(message), turn)
         return message
 
-    def _step_of(self, letter: Packet) -> Callable[..., Any]:
-        if letter.purpose == "explain" and letter.step in self.spec.extra_steps:
-            return self.spec.extra_steps[letter.step]
-        if letter.step in self._steps:
-            if letter.purpose != "train" and not self.spec.schema.may_ask(letter.step):
+    def _step_of(self, packet: Packet) -> Callable[..., Any]:
+        if packet.purpose == "explain" and packet.step in self.spec.extra_steps:
+            return self.spec.extra_steps[packet.step]
+        if packet.step in self._steps:
+            if packet.purpose != "train" and not self.spec.schema.may_ask(packet.step):
                 raise MessageError(
-                    f"step '{letter.step}' came to '{self.name}' to {letter.purpose}, and belongs to training alone."
+                    f"step '{packet.step}' came to '{self.name}' to {packet.purpose}, and belongs to training alone."
                 )
-            return getattr(self.spec.method, letter.step)  # type: ignore[no-any-return]
-        if letter.step in self.spec.method.owner_steps():
+            return getattr(self.spec.method, packet.step)  # type: ignore[no-any-return]
+        if packet.step in self.spec.method.owner_steps():
             served = ", ".join(self._steps) or "none"
-            raise MessageError(f"step '{letter.step}' came to '{self.name}' and is an owner's; parties serve {served}.")
-        raise unknown(f"step of {self.spec.method.name} at '{self.name}'", letter.step, self._steps)
+            raise MessageError(f"step '{packet.step}' came to '{self.name}' and is an owner's; parties serve {served}.")
+        raise unknown(f"step of {self.spec.method.name} at '{self.name}'", packet.step, self._steps)
 
-    def _turn_of(self, letter: Packet) -> Turn:
+    def _turn_of(self, packet: Packet) -> Turn:
         """The turn as this party works it out; the steps of one turn share one object, and with it their notes."""
-        facts, owner = _turn_facts(letter), self._owner(letter)
-        _, known, turn = self._turns.get(letter.leader, (0, None, None))
+        facts, owner = _turn_facts(packet), self._owner(packet)
+        _, known, turn = self._turns.get(packet.leader, (0, None, None))
         if turn is None or known != facts:
-            rows = self._rows(letter, owner)
-            turn = Turn(letter.round, rows, letter.table, letter.purpose, letter.leader, letter.part)
-            self._turns[letter.leader] = letter.turn, facts, turn
+            rows = self._rows(packet, owner)
+            turn = Turn(packet.round, rows, packet.table, packet.purpose, packet.leader, packet.part)
+            self._turns[packet.leader] = packet.turn, facts, turn
         return turn
 
-    def _owner(self, letter: Packet) -> int | None:
+    def _owner(self, packet: Packet) -> int | None:
         """Which owner leads, by its number; none if several let a party work by itself, as when it averages."""
         for leader, (number, _, _) in self._turns.items():
-            if number == letter.turn and leader != letter.leader:
+            if number == packet.turn and leader != packet.leader:
                 raise MessageError(
-                    f"turn {number} came to '{self.name}' for '{letter.leader}', and '{leader}' leads it."
+                    f"turn {number} came to '{self.name}' for '{packet.leader}', and '{leader}' leads it."
                 )
         owners = list(self.spec.leaders)
-        if letter.leader in owners:
-            return owners.index(letter.leader)
-        if letter.purpose != "train" or any(kinds_of(self._step_of(letter))):
+        if packet.leader in owners:
+            return owners.index(packet.leader)
+        if packet.purpose != "train" or any(kinds_of(self._step_of(packet))):
             raise MessageError(
-                f"step '{letter.step}' came to '{self.name}' for '{letter.leader}'; {' or '.join(owners)} may ask it."
+                f"step '{packet.step}' came to '{self.name}' for '{packet.leader}'; {' or '.join(owners)} may ask it."
             )
         return None
 
-    def _rows(self, letter: Packet, owner: int | None) -> Tensor:
-        if letter.table not in self.group.tables:
-            raise unknown(f"table at '{self.name}'", letter.table, self.group.tables)
-        if letter.purpose == "train":
+    def _rows(self, packet: Packet, owner: int | None) -> Tensor:
+        if packet.table not in self.group.tables:
+            raise unknown(f"table at '{self.name}'", packet.table, self.group.tables)
+        if packet.purpose == "train":
             # A part would be read by nobody but the book of sums, and make each of them another sum.
-            if letter.table != "train" or letter.round >= self.spec.settings.rounds or letter.part:
+            if packet.table != "train" or packet.round >= self.spec.settings.rounds or packet.part:
                 raise MessageError(
-                    f"part {letter.part} of round {letter.round} on '{letter.table}' came to '{self.name}', which "
+                    f"part {packet.part} of round {packet.round} on '{packet.table}' came to '{self.name}', which "
                     f"agreed to {self.spec.settings.rounds} rounds on 'train', each in one part."
                 )
-            return self.schedule.batch_of(letter.round) if owner is None else self.schedule.rows_of(letter.round, owner)
-        if letter.round > self.spec.settings.rounds:
+            return self.schedule.batch_of(packet.round) if owner is None else self.schedule.rows_of(packet.round, owner)
+        if packet.round > self.spec.settings.rounds:
             raise MessageError(
-                f"round {letter.round} came to '{self.name}', which agreed to {self.spec.settings.rounds} rounds."
+                f"round {packet.round} came to '{self.name}', which agreed to {self.spec.settings.rounds} rounds."
             )
-        if letter.purpose == "explain":
-            return torch.arange(self.group.tables[letter.table].rows if letter.step in self.spec.extra_steps else 0)
+        if packet.purpose == "explain":
+            return torch.arange(self.group.tables[packet.table].rows if packet.step in self.spec.extra_steps else 0)
         whole = self.schedule.held_out[owner or 0]
-        if letter.table != "train":
-            whole = torch.arange(self.group.tables[letter.table].rows)
+        if packet.table != "train":
+            whole = torch.arange(self.group.tables[packet.table].rows)
         parts: Sequence[Tensor] = whole.split(PREDICT_ROWS)
-        if letter.part >= len(parts):
-            raise MessageError(f"part {letter.part} of '{letter.table}' came to '{self.name}'; it has {len(parts)}.")
-        return parts[letter.part]
+        if packet.part >= len(parts):
+            raise MessageError(f"part {packet.part} of '{packet.table}' came to '{self.name}'; it has {len(parts)}.")
+        return parts[packet.part]
 
     # state
 
@@ -310,9 +310,9 @@ class PartyServer(RequestServer):
         (state,) = self.group.states().values()
         return state | {f"seal/{key}": value for key, value in self.half.end.state().items()}
 
-    def _keep(self, letter: Packet) -> Fields:
+    def _keep(self, packet: Packet) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
-        needed = self._numbers(letter, "needed")
+        needed = self._numbers(packet, "needed")
         return {"kept": torch.tensor([self.keeping.keep(self.states() | self.history.state(), needed)])}
 
     def take_up(self) -> None:
@@ -320,9 +320,9 @@ class PartyServer(RequestServer):
         if self.keeping.numbers:
             self._go_back(self.keeping.numbers[-1])
 
-    def _back(self, letter: Packet) -> None:
+    def _back(self, packet: Packet) -> None:
         """Go back to a state that was kept."""
-        numbers = self._numbers(letter, "kept")
+        numbers = self._numbers(packet, "kept")
         if len(numbers) != 1:
             raise MessageError(f"'{self.name}' was told to go back without a number of a state that it kept.")
         self._go_back(numbers[0])
@@ -334,13 +334,13 @@ class PartyServer(RequestServer):
         self.history.load(state)
         self._turns = {}
 
-    def _placed(self, letter: Packet) -> Fields:
+    def _placed(self, packet: Packet) -> Fields:
         """Say how many rows a table has that the owner wants to ask about."""
-        if letter.table not in self.group.tables:
-            raise unknown(f"table at '{self.name}'", letter.table, self.group.tables)
-        return {"rows": torch.tensor([self.group.tables[letter.table].rows])}
+        if packet.table not in self.group.tables:
+            raise unknown(f"table at '{self.name}'", packet.table, self.group.tables)
+        return {"rows": torch.tensor([self.group.tables[packet.table].rows])}
 
-    def _spent(self, letter: Packet) -> Fields:
+    def _spent(self, packet: Packet) -> Fields:
         """What this party's releases have cost."""
         budget = self.half.end.budget
         if budget is None:
@@ -350,19 +350,19 @@ class PartyServer(RequestServer):
         numbers |= {f"messages.{purpose}": count for purpose, count in found["messages"].items()}
         return {key: torch.tensor([value], dtype=torch.float64) for key, value in numbers.items()}
 
-    def _end(self, letter: Packet) -> None:
+    def _end(self, packet: Packet) -> None:
         self.ended = True
 
-    def _numbers(self, letter: Packet, name: str) -> list[int]:
+    def _numbers(self, packet: Packet, name: str) -> list[int]:
         """Whole numbers in a frame of its own; none if it is not there."""
-        fields = self.frame(letter, 0)
+        fields = self.frame(packet, 0)
         numbers = fields.get(name, torch.arange(0))
         if len(fields) > (name in fields) or numbers.dtype != torch.int64 or numbers.ndim > 1:
             raise MessageError(f"{sorted(fields)} came to '{self.name}' where whole numbers '{name}' were expected.")
         return numbers.flatten().tolist()
 
-    def _ticket(self, letter: Packet) -> Ticket:
-        return Ticket(letter.round, letter.serial, letter.attempt, letter.step)
+    def _ticket(self, packet: Packet) -> Ticket:
+        return Ticket(packet.round, packet.serial, packet.attempt, packet.step)
 
 
 def _blind_party(spec: PartySpec) -> BlindParty | None:
@@ -374,12 +374,12 @@ def _blind_party(spec: PartySpec) -> BlindParty | None:
     )
 
 
-def _check_read(letter: Packet) -> None:
+def _check_read(packet: Packet) -> None:
     """Refuse a request that says more than anybody reads: it is not the owner's."""
-    frames, facts = _READ[letter.kind]
-    if letter.kind == "blind":
-        frames = int(letter.purpose not in UNTOLD)
-        facts = ("purpose",) if letter.purpose in AGREEING else facts
-    unread = [name for name in _FACTS if name not in facts and getattr(letter, name) != getattr(_NOTHING, name)]
-    if unread or len(letter.frames) > frames or (letter.frames and not len(letter.frames[-1])):
-        raise MessageError(f"a letter of the kind '{letter.kind}' came with more than it has: {unread or 'a frame'}.")
+    frames, facts = _READ[packet.kind]
+    if packet.kind == "blind":
+        frames = int(packet.purpose not in UNTOLD)
+        facts = ("purpose",) if packet.purpose in AGREEING else facts
+    unread = [name for name in _FACTS if name not in facts and getattr(packet, name) != getattr(_NOTHING, name)]
+    if unread or len(packet.frames) > frames or (packet.frames and not len(packet.frames[-1])):
+        raise MessageError(f"a letter of the kind '{packet.kind}' came with more than it has: {unread or 'a frame'}.")

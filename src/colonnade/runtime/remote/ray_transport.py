@@ -1,8 +1,8 @@
-"""Parties as actors of a Ray cluster: lines whose other ends are methods of living processes.
+"""Parties as actors of a Ray cluster: a transport whose other ends are methods of living processes.
 
-What travels in a run are letters, as bytes and inline; only tables and what a party is made of go as Ray's objects. A
-process that died or hangs is started again from its seats, and its parties find their states in their folders.
-Processes of a run that was closed wait for the next one: to start one takes seconds.
+What travels in a run are requests and replies, as bytes and inline; only tables and what a party is made of go as Ray's
+objects. A process that died or hangs is started again from the specifications of its parties, and the parties find
+their states in their folders. Processes of a run that was closed wait for the next one: to start one takes seconds.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class PartyHost:
     def __init__(self) -> None:
         self.parties: dict[str, ServesRequests] = {}
 
-    def seat(self, seats: Sequence[tuple[PartySpec, bytes]], make: Make) -> dict[str, str]:
-        """Have the parties of these seats instead of those before; what computes here."""
+    def host(self, specs: Sequence[tuple[PartySpec, bytes]], make: Make) -> dict[str, str]:
+        """Have the parties of these specifications instead of those before; what computes here."""
         self.empty()
-        for seat, private in seats:
-            torch.set_num_threads(seat.settings.threads)
-            self.parties[seat.name] = make(replace(seat, identity=Identity(private)))
+        for spec, private in specs:
+            torch.set_num_threads(spec.settings.threads)
+            self.parties[spec.name] = make(replace(spec, identity=Identity(private)))
         return versions()
 
     def empty(self) -> None:
@@ -67,13 +67,13 @@ class PartyHost:
 
 
 class RayTransport:
-    """A line to every party of these seats, ``group`` of them in one process."""
+    """Reaches every party of these specifications, ``group`` of them in one process."""
 
-    def __init__(self, seats: Sequence[PartySpec], make: Make, cluster: Cluster) -> None:
+    def __init__(self, specs: Sequence[PartySpec], make: Make, cluster: Cluster) -> None:
         self.cluster, self.make = cluster, make
-        self.seats = {seat.name: _shippable(seat) for seat in seats}
-        self._private = {seat.name: seat.identity.private() for seat in seats}
-        names, size = list(self.seats), cluster.group
+        self.specs = {spec.name: _shippable(spec) for spec in specs}
+        self._private = {spec.name: spec.identity.private() for spec in specs}
+        names, size = list(self.specs), cluster.group
         self.groups = [names[start : start + size] for start in range(0, len(names), size)]
         self._group_of = {name: k for k, group in enumerate(self.groups) for name in group}
         self._starts = [0] * len(self.groups)
@@ -82,7 +82,7 @@ class RayTransport:
         self.ray = cluster.join()
         cluster.check_room(self.ray, len(self.groups))
         self.hosts = [self._host(k) for k in range(len(self.groups))]
-        starting = [self._seat(k) for k in range(len(self.groups))]
+        starting = [self._host_parties(k) for k in range(len(self.groups))]
         until = time.monotonic() + STARTING * cluster.deadline
         for k, started in enumerate(starting):
             self._check_start(k, started, until)
@@ -102,9 +102,9 @@ class RayTransport:
         how = {**self.cluster.options(self.ray, k), "scheduling_strategy": self.cluster.node_of(k)}
         return f"{self.ray.get_runtime_context().get_job_id()} {sorted(how.items(), key=str)}"
 
-    def _seat(self, k: int) -> Any:
-        seats = [(self.seats[name], self._private[name]) for name in self.groups[k]]
-        return self.hosts[k].seat.remote(seats, self.make)
+    def _host_parties(self, k: int) -> Any:
+        specs = [(self.specs[name], self._private[name]) for name in self.groups[k]]
+        return self.hosts[k].host.remote(specs, self.make)
 
     def _check_start(self, k: int, started: Any, until: float) -> bool:
         """Wait for a process to be there, and refuse one that would not compute the same; False if its node is gone."""
@@ -137,7 +137,7 @@ class RayTransport:
     def reply(self, party: str) -> bytes:
         """What the actor answers, within the deadline."""
         errors, deadline, k = self.ray.exceptions, self.cluster.deadline, self._group_of[party]
-        hint = "" if self.seats[party].folder else "; with folder= a run starts it again and goes on"
+        hint = "" if self.specs[party].folder else "; with folder= a run starts it again and goes on"
         try:
             return self.ray.get(self._pending.pop(party), timeout=deadline)  # type: ignore[no-any-return]
         except errors.GetTimeoutError:
@@ -150,14 +150,14 @@ class RayTransport:
             raise AwayError(f"the process of '{party}' is gone: {brief(error)}{hint}.", party) from None
 
     def session(self, party: str) -> bytes:
-        """That of its seat, which is another after every start."""
-        return self.seats[party].session
+        """That of its specification, which is another after every start."""
+        return self.specs[party].session
 
     def give(self, party: str, name: str, table: Table) -> None:
         """Send the rows, and keep them for a process that is started again."""
-        seat = self.seats[party]
-        self.seats[party] = replace(seat, tables={**seat.tables, name: _own(table)})
-        self.hosts[self._group_of[party]].place.remote(party, name, self.seats[party].tables[name])
+        spec = self.specs[party]
+        self.specs[party] = replace(spec, tables={**spec.tables, name: _own(table)})
+        self.hosts[self._group_of[party]].place.remote(party, name, self.specs[party].tables[name])
 
     def wait_for(self, party: str) -> None:
         """Start the party's process again if it is gone; all parties in it have a new session."""
@@ -171,9 +171,9 @@ class RayTransport:
             self.ray.kill(self.hosts[k])  # one that hangs must not write into the same folder
             session = os.urandom(16)
             for name in self.groups[k]:
-                self.seats[name] = replace(self.seats[name], session=session)
+                self.specs[name] = replace(self.specs[name], session=session)
             self.hosts[k] = self._host(k)
-            if self._check_start(k, self._seat(k), time.monotonic() + STARTING * self.cluster.deadline):
+            if self._check_start(k, self._host_parties(k), time.monotonic() + STARTING * self.cluster.deadline):
                 self._lost.discard(k)
             else:
                 time.sleep(NOTICED)
@@ -198,11 +198,11 @@ def versions() -> dict[str, str]:
     return {"colonnade": importlib.metadata.version("colonnade"), "torch": str(torch.__version__)}
 
 
-def _shippable(seat: PartySpec) -> PartySpec:
-    """A seat as it can go to another process: with rows of its own, and its key, which does not pickle, beside it."""
-    folder = None if seat.folder is None else seat.folder.resolve()
-    tables = {name: _own(table) for name, table in seat.tables.items()}
-    return replace(seat, table=_own(seat.table), tables=tables, folder=folder, identity=None)  # type: ignore[arg-type]
+def _shippable(spec: PartySpec) -> PartySpec:
+    """A specification as it can go to another process: rows of its own, and no key, which cannot be pickled."""
+    folder = None if spec.folder is None else spec.folder.resolve()
+    tables = {name: _own(table) for name, table in spec.tables.items()}
+    return replace(spec, table=_own(spec.table), tables=tables, folder=folder, identity=None)  # type: ignore[arg-type]
 
 
 def _own(table: Table) -> Table:

@@ -60,7 +60,7 @@ def _asked_for(asked: Packet) -> str:
 
 
 def largest(asked: Packet, form: Fields | None) -> int:
-    """Bytes of the largest frame that can answer a letter; of a step, whatever its seals make of the agreed form."""
+    """Bytes of the largest frame that can answer a request; of a step, whatever its seals make of the agreed form."""
     if form is not None:
         return SMALL + SEALED * sum(8 * value.numel() for value in form.values())
     return SMALL if asked.kind in ("keep", "back", "place", "spent", "end") else MAX_FRAME

@@ -1,4 +1,4 @@
-"""What every party's process does with letters, whatever they are about: check them, answer once, refuse in a sentence.
+"""What every party's process does with requests, whatever they are about: check, answer once, refuse in a sentence.
 
 A request that comes twice is answered from the last reply, and any other sequence than the next one is refused.
 """
@@ -42,7 +42,7 @@ class RequestServer(ABC):
     def __init__(self, name: str, agreed: Mapping[str, bytes], handlers: Mapping[str, Handler]) -> None:
         """``agreed`` names the job, the session and the plan; ``handlers`` are by kind of request, others refused."""
         self.name, self.agreed, self.handlers = name, agreed, handlers
-        self.leaders: Sequence[str] = (OWNER,)  # whom a letter may be written for
+        self.leaders: Sequence[str] = (OWNER,)  # whom a request may be for
         self.ended = False
         self._last: tuple[int, bytes, bytes] | None = None  # sequence, request, reply
         self._frame: tuple[bytes | memoryview, Fields] | None = (
@@ -53,92 +53,92 @@ class RequestServer(ABC):
         """The reply to a request; what is wrong with it goes back as a refusal, in one sentence."""
         return self.answer(read_packet(request), request)
 
-    def answer(self, letter: Packet, request: bytes) -> bytes:
+    def answer(self, packet: Packet, request: bytes) -> bytes:
         """The reply to a request that was opened already."""
-        if self._last is not None and self._last[:2] == (letter.sequence, request):
+        if self._last is not None and self._last[:2] == (packet.sequence, request):
             return self._last[2]
         try:
-            before = self._before(letter)
-            for number, one in enumerate([*before, letter], 1 + (self._last[0] if self._last else 0)):
+            before = self._before(packet)
+            for number, one in enumerate([*before, packet], 1 + (self._last[0] if self._last else 0)):
                 self._check(one, number)
         except Exception as error:
-            return self._refused(letter, error)  # it is no letter of this session, so it counts as none
+            return self._refused(packet, error)  # it is no request of this session, so it counts as none
         try:
             for one in before:
                 self._served(one)
-            reply = write_packet(self._served(letter))
+            reply = write_packet(self._served(packet))
         except Exception as error:
-            reply = self._refused(letter, error)
-        self._last = letter.sequence, request, reply
+            reply = self._refused(packet, error)
+        self._last = packet.sequence, request, reply
         return reply
 
-    def _refused(self, letter: Packet, error: Exception) -> bytes:
-        told = error if isinstance(error, ColonnadeError) else unexpected(error, letter.kind)
+    def _refused(self, packet: Packet, error: Exception) -> bytes:
+        told = error if isinstance(error, ColonnadeError) else unexpected(error, packet.kind)
         if isinstance(told, TableError):
-            log_failure(letter.kind, told)  # the owner does not hear all of it
-        return write_packet(letter.reply("refusal", self.name, refusal(told, self.name)))
+            log_failure(packet.kind, told)  # the owner does not hear all of it
+        return write_packet(packet.reply("refusal", self.name, refusal(told, self.name)))
 
-    def _before(self, letter: Packet) -> list[Packet]:
-        """The letter that came in front of this one, if there is one and it may."""
-        if not len(letter.before):
+    def _before(self, packet: Packet) -> list[Packet]:
+        """The request that came in front of this one, if there is one and it may."""
+        if not len(packet.before):
             return []
-        before = read_packet(letter.before)
+        before = read_packet(packet.before)
         if len(before.before) or self.wants_reply(before):
             raise MessageError(f"a letter '{before.kind}' came to '{self.name}' in another one, and wants a reply.")
         return [before]
 
-    def _check(self, letter: Packet, due: int) -> None:
+    def _check(self, packet: Packet, due: int) -> None:
         for what, agreed in self.agreed.items():
-            if getattr(letter, what) != agreed:
+            if getattr(packet, what) != agreed:
                 raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
-        if letter.sender != OWNER or letter.leader not in self.leaders:
+        if packet.sender != OWNER or packet.leader not in self.leaders:
             raise MessageError(
-                f"a letter of '{letter.sender}' for '{letter.leader}' came to '{self.name}', which answers "
+                f"a letter of '{packet.sender}' for '{packet.leader}' came to '{self.name}', which answers "
                 f"{' or '.join(self.leaders)}; it is forged."
             )
-        if letter.sequence != due:
-            why = "comes again" if letter.sequence < due else "leaves some out"
-            raise MessageError(f"letter {letter.sequence} {why} at '{self.name}', which expects {due}.")
+        if packet.sequence != due:
+            why = "comes again" if packet.sequence < due else "leaves some out"
+            raise MessageError(f"letter {packet.sequence} {why} at '{self.name}', which expects {due}.")
 
-    def _served(self, letter: Packet) -> Packet:
-        if letter.kind not in self.handlers:
-            raise MessageError(f"a letter of the kind '{letter.kind}' came to '{self.name}', which serves no such.")
-        self.check_read(letter)
-        fields = self.handlers[letter.kind](letter)
+    def _served(self, packet: Packet) -> Packet:
+        if packet.kind not in self.handlers:
+            raise MessageError(f"a letter of the kind '{packet.kind}' came to '{self.name}', which serves no such.")
+        self.check_read(packet)
+        fields = self.handlers[packet.kind](packet)
         if fields is None:
-            return letter.reply("answer", self.name)
-        frame = encode(fields, Envelope(letter.step or letter.kind, self.name, letter.round))
-        return letter.reply("answer", self.name, frame)
+            return packet.reply("answer", self.name)
+        frame = encode(fields, Envelope(packet.step or packet.kind, self.name, packet.round))
+        return packet.reply("answer", self.name, frame)
 
     @abstractmethod
-    def wants_reply(self, letter: Packet) -> bool:
+    def wants_reply(self, packet: Packet) -> bool:
         """Whether somebody waits for the reply, if only to know that all is well."""
 
     @abstractmethod
-    def check_read(self, letter: Packet) -> None:
+    def check_read(self, packet: Packet) -> None:
         """Refuse a request that says more than anybody reads."""
 
-    def frame(self, letter: Packet, number: int) -> Fields:
+    def frame(self, packet: Packet, number: int) -> Fields:
         """The tensors of a frame, none if it is not there."""
-        if number >= len(letter.frames) or not len(letter.frames[number]):
+        if number >= len(packet.frames) or not len(packet.frames[number]):
             return {}
-        if self._frame is not None and self._frame[0] is letter.frames[number]:
+        if self._frame is not None and self._frame[0] is packet.frames[number]:
             return self._frame[1]
-        fields, about = decode_fields(letter.frames[number])
-        if about != Envelope(letter.step or letter.kind, letter.leader, letter.round):
+        fields, about = decode_fields(packet.frames[number])
+        if about != Envelope(packet.step or packet.kind, packet.leader, packet.round):
             raise MessageError(
                 f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of "
-                f"'{letter.leader}', step '{letter.step}', round {letter.round}."
+                f"'{packet.leader}', step '{packet.step}', round {packet.round}."
             )
-        self._frame = letter.frames[number], fields
+        self._frame = packet.frames[number], fields
         return fields
 
-    def message(self, kind: Any, letter: Packet) -> Any:
+    def message(self, kind: Any, packet: Packet) -> Any:
         """The message of a class in the first frame, its fields as they came."""
-        fields = self.frame(letter, 0)
+        fields = self.frame(packet, 0)
         if tuple(fields) != kind._fields:
             raise MessageError(
-                f"fields {tuple(fields)} came to '{self.name}' in step '{letter.step}'; {kind._fields} were expected."
+                f"fields {tuple(fields)} came to '{self.name}' in step '{packet.step}'; {kind._fields} were expected."
             )
         return kind(**fields)
 
@@ -172,7 +172,7 @@ def _told(error: ColonnadeError, who: str) -> str:
     return _PLACE.sub(r"\1", str(error))
 
 
-def refused_letter(request: bytes, who: str, error: ColonnadeError) -> bytes:
+def refused_request(request: bytes, who: str, error: ColonnadeError) -> bytes:
     """The reply to a request that ``who`` could not answer because of this error."""
     return write_packet(read_packet(request).reply("refusal", who, refusal(error, who)))
 

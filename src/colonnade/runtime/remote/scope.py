@@ -1,4 +1,4 @@
-"""What the letters of one session may ask for: of everything, of a training, or of a prediction that trains nothing."""
+"""What the requests of one session may ask for: everything, of a training, or of a prediction that trains nothing."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ class Scope:
     """Whether the owner may have states kept, and so others forgotten."""
     purposes: Mapping[str, tuple[str, ...]] | None = None
 
-    def check(self, letter: Packet, name: str) -> None:
-        """Refuse a letter that this session is not for."""
-        if letter.kind == "keep" and not self.keeps:
+    def check(self, packet: Packet, name: str) -> None:
+        """Refuse a request that this session is not for."""
+        if packet.kind == "keep" and not self.keeps:
             raise MessageError(f"'{name}' serves {self.what}, which trains nothing, and was told to keep a state.")
-        if letter.kind == "place":
-            self._check_table(letter.table, name)
-        if letter.kind in TURNS:
-            self._check_turn(letter, name)
+        if packet.kind == "place":
+            self._check_table(packet.table, name)
+        if packet.kind in TURNS:
+            self._check_turn(packet, name)
 
-    def _check_turn(self, letter: Packet, name: str) -> None:
-        if letter.purpose not in PURPOSES:
-            raise unknown(f"purpose at '{name}'", letter.purpose, PURPOSES)
+    def _check_turn(self, packet: Packet, name: str) -> None:
+        if packet.purpose not in PURPOSES:
+            raise unknown(f"purpose at '{name}'", packet.purpose, PURPOSES)
         if self.purposes is None:
             return
-        if letter.purpose not in self.purposes:
+        if packet.purpose not in self.purposes:
             raise MessageError(
-                f"'{name}' serves {self.what} and was asked to {letter.purpose}; {_listed(self.purposes)} only."
+                f"'{name}' serves {self.what} and was asked to {packet.purpose}; {_listed(self.purposes)} only."
             )
-        if letter.table not in self.purposes[letter.purpose]:
+        if packet.table not in self.purposes[packet.purpose]:
             raise MessageError(
-                f"'{name}' serves {self.what} and was asked to {letter.purpose} on '{letter.table}'; on "
-                f"{_listed(self.purposes[letter.purpose])} only."
+                f"'{name}' serves {self.what} and was asked to {packet.purpose} on '{packet.table}'; on "
+                f"{_listed(self.purposes[packet.purpose])} only."
             )
 
     def _check_table(self, table: str, name: str) -> None:

@@ -10,7 +10,7 @@ from colonnade.runtime.remote.party_server import PartyServer
 
 
 class Transport(Protocol):
-    """One line to every party; at most one request of each is unanswered."""
+    """A way to every party; at most one request of each is unanswered."""
 
     def post(self, party: str, request: bytes) -> None:
         """Send a request and do not wait."""
@@ -47,7 +47,7 @@ class DirectTransport:
         return self._replies.pop(party)
 
     def session(self, party: str) -> bytes:
-        """That of its seat."""
+        """That of its specification."""
         return self.parties[party].spec.session
 
     def give(self, party: str, name: str, table: Table) -> None:
