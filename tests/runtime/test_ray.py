@@ -43,7 +43,7 @@ def everything_on_disk(run: cn.Run) -> dict[str, Tensor]:
     """All states, those of the parties from the folders in which they keep them."""
     sides = run.model.states()
     for k, name in enumerate(run.parties.names):
-        if name in run.parties.far:
+        if name in run.parties.backend.parties:
             kept = StateFolder(run.folder / "parties" / f"{k:03d}")
             sides[f"party-{k:03d}"] = kept.get(int(sides[f"party-{k:03d}"]["kept"]))
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
@@ -95,7 +95,7 @@ def test_sides_with_secrets_agree_and_resume(case: Case, tmp_path: Path) -> None
     """Every side drew its own; one process that is told them comes to the same."""
     run = train(case, cn.Cluster(group=2, secrets=True), folder=tmp_path / "run", rounds=8, evaluate_every=4)
     own = secrets_on_disk(run)
-    assert len(set(own.values())) == 1 + len(run.parties.far)
+    assert len(set(own.values())) == 1 + len(run.parties.backend.parties)
     check_same(run, train_with(case, own, rounds=8, evaluate_every=4))
     run.parties.close()
     resumed = cn.resume(tmp_path / "run", tables_of(case), test=federation(case.owner), rounds=12)

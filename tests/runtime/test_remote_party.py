@@ -455,3 +455,10 @@ def test_the_end_is_told_and_the_transport_closed_even_if_somebody_is_gone() -> 
     with pytest.raises(AwayError):
         three(broken).backend.close()
     assert broken.closed
+
+
+def test_a_closed_run_tells_its_parties_that_this_is_the_end() -> None:
+    train, _ = cn.load("digits", parties=2, rows=40)
+    run: Any = cn.train(train, "fdml", rounds=1, batch=10, runtime="apart")
+    run.parties.close()
+    assert all(party.ended for party in run.parties.backend.transport.parties.values())

@@ -162,3 +162,7 @@ class AllParties(Parties):
         """Wait for an absent party; whether going back to a checkpoint is worth a try."""
         # A party that a simulation silences would be silent again.
         return party not in self.presence.silent and self.backend.wait_for(party)
+
+    def close(self) -> None:
+        """Tell parties in other processes that this is the end, and let the processes go."""
+        self.backend.close()
