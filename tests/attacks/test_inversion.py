@@ -39,7 +39,7 @@ def read_share(job: Job, secret: bytes | None) -> float:
 
 def test_columns_cannot_be_read_from_the_first_embeddings(job: Job) -> None:
     assert read_share(job, None) == 0.0
-    assert read_share(job, job.victim.spec.secret) > 0.8, "the attack is not one"
+    assert read_share(job, job.victim.spec.secret) > 0.5, "the attack is not one"
 
 
 def test_the_secret_is_in_nothing_that_both_signed(job: Job) -> None:
