@@ -59,7 +59,9 @@ def memory(pid: int) -> float:
     return int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0]) / 1024
 
 
-@pytest.mark.parametrize("what", FLOODS)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.long if what == "pings" else ()) for what in FLOODS]
+)
 def test_a_party_that_floods_its_connection_stops_nobody(what: str, made: Path) -> None:
     over = Event()
     with owner(made, "gate") as (port, process), closing(called(made, port, "mill")) as mill:
