@@ -33,7 +33,7 @@ from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped
 from colonnade.flare.site_links import FlareListener
 from colonnade.flare.submit import Submission
 from colonnade.runtime.remote.packet import read_packet, write_packet
-from colonnade.runtime.remote.request_server import refused, refused_letter
+from colonnade.runtime.remote.request_server import refused, refused_request
 
 needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare is not installed: colonnade[flare]")
 
@@ -200,7 +200,7 @@ def test_there_is_no_link_to_strangers() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = read_packet(refused_letter(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
+    letter = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
     told = refused(letter.frames[0], "shop")
     assert letter.sender == "shop"
     if isinstance(error, ColonnadeError):
