@@ -7,11 +7,13 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import colonnade
+from colonnade.core.settings import USUAL, TrainOptions
 
 SOURCE = Path(colonnade.__file__).parent
 ARCHITECTURE = Path(__file__).parents[1] / "ARCHITECTURE.md"
@@ -226,6 +228,16 @@ def test_functions_have_few_parameters(path: Path) -> None:
         count = len([name for name in names if name not in ("self", "cls")])
         public = function.name in PUBLIC or name_of(path) == "cli"
         assert count <= MOST_PARAMETERS or public, f"{function.name} has {count} parameters"
+
+
+# Options of training
+
+
+def test_train_lists_the_options_that_are_declared() -> None:
+    """``cn.train`` names them for its users; what it says must be what job files, sweeps and plans read."""
+    listed = inspect.signature(colonnade.train).parameters
+    for option in fields(TrainOptions):
+        assert listed[option.name].default == USUAL.get(option.name, option.default), option.name
 
 
 # The public surface

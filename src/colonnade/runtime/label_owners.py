@@ -10,7 +10,7 @@ from torch import Tensor
 from colonnade.core.method import Each, Owners, To, Turn
 from colonnade.core.state import Packed
 from colonnade.core.step import check_step
-from colonnade.runtime.local_backend import LocalBackend, work
+from colonnade.runtime.local_backend import LocalBackend
 from colonnade.runtime.loop import LoopGroup
 from colonnade.runtime.parties import AllParties
 
@@ -52,7 +52,7 @@ class LabelOwners(Owners):
         """Run a step at every owner on what reached it directly; nothing travels between owners."""
         check_step(step, "owner")
         messages = dict(enumerate([all] * len(self) if each is None else each))
-        replies = work(self.backend, step, turn, {} if messages[0] is None else messages, each is None)
+        replies = self.backend.work(step, turn, {} if messages[0] is None else messages, shared=each is None)
         return [type(replies[k])(*(tensor.detach() for tensor in replies[k])) for k in range(len(self))]
 
     def teach(self, soft: Tensor) -> None:

@@ -51,6 +51,10 @@ class LocalBackend(Backend):
             replies.update(zip(group.members, self._run(group, call, received), strict=True))
         return {k: replies[k] for k in call.chosen if k not in call.absent} if call.absent else replies
 
+    def work(self, step: Callable[..., Any], turn: Turn, messages: dict[int, Any], *, shared: bool) -> dict[int, Any]:
+        """The plain replies of all to a step on what reached them directly; nothing travels."""
+        return self.compute(Call(step, step.__name__, turn, list(range(len(self.halves))), shared=shared), messages)
+
     def _run(self, group: Group, call: Call, received: list[Any]) -> list[Any]:
         group.begin(call.turn)
         try:
@@ -155,9 +159,3 @@ def _hear(half: PartyHalf, k: int, call: Call, encoded: bool) -> Any:
 def through_bytes(fields: Fields, envelope: Envelope) -> Fields:
     """The fields as they arrive when they were really sent."""
     return decode_fields(encode(fields, envelope))[0] if fields else fields
-
-
-def work(backend: LocalBackend, step: Callable[..., Any], turn: Turn, messages: dict[int, Any], shared: bool) -> Any:
-    """Run a step at every party on what reached it directly; nothing travels."""
-    chosen = list(range(len(backend.halves)))
-    return backend.compute(Call(step, step.__name__, turn, chosen, messages=messages, shared=shared), messages)
