@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from colonnade.core.net import Net, descend, take_step
@@ -81,6 +82,14 @@ class Mine(ABC):
     @abstractmethod
     def labels(self, turn: Turn) -> Tensor:
         """At one of several owners: the labels of its own rows of the turn, as training sees them."""
+
+    def known(self, turn: Turn) -> Tensor:
+        """Which of the turn's rows this party really has, bool [rows]; the inputs of the others mean nothing."""
+        return torch.ones(len(turn.rows), dtype=torch.bool)
+
+    def unaligned(self) -> Tensor | None:
+        """This party's rows that no other party has, scaled, float32; for learning alone."""
+        return None
 
     def own(self, message: Tensor) -> Tensor:
         """A tensor that was sent to all parties, with this side's party axis in front, if it has one."""
@@ -191,6 +200,8 @@ class Method(ABC):
     """The tasks that it can learn, at least with some options."""
     alone: ClassVar[str] = "never"
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
+    partial_rows: ClassVar[bool] = False
+    """Whether it trains on rows that not every party has; it then asks ``mine.known`` and ``owner.known``."""
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from colonnade.core.method import Method
+from colonnade.core.method import Method, methods
 from colonnade.core.settings import Settings
-from colonnade.core.table import Table, parties_of
+from colonnade.core.table import Table, is_partial, parties_of
 from colonnade.errors import AwayError, ConfigError, TableError, unknown
 from colonnade.runtime.parties import AllParties
 from colonnade.seal import Seals
@@ -71,6 +71,18 @@ def check_when_away(choice: str, policy: str, method: Method, seals: Seals) -> s
 def keeps_means(method: Method, settings: Settings) -> bool:
     """Whether somebody will want the means of the parties' answers: a prediction, or a round that goes on."""
     return not method.predicts_alone or (settings.when_away == "without" and settings.missing == "mean")
+
+
+def check_known_rows(method: Method, tables: Sequence[Table], *, training: bool = False) -> None:
+    """Refuse rows that not every party has, unless the method knows what to do about them, or asks no party."""
+    if method.partial_rows or (method.predicts_alone and not training) or not is_partial(tables):
+        return
+    table = next(table for table in tables if table.known is not None)
+    able = ", ".join(name for name, cls in methods().items() if cls.partial_rows)
+    raise TableError(
+        f"table '{table.name}' does not know {int((~table.known).sum())} of its {table.rows} rows and {method.name} "
+        f"needs every row of every party; take the common rows with cn.common_rows(tables), or use one of {able}."
+    )
 
 
 def check_drop_outs(away: object) -> None:

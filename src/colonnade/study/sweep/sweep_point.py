@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import torch
-
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
@@ -97,12 +95,7 @@ def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
 
 def compact(tables: Sequence[Table]) -> list[Table]:
     """The tables with copies of their columns: to pickle a view would pickle the whole array."""
-    return [
-        table
-        if table.columns is None
-        else replace(table, columns=table.columns.clone(memory_format=torch.contiguous_format))
-        for table in tables
-    ]
+    return [table.compact() for table in tables]
 
 
 def _heads(run: Run) -> dict[str, float]:
@@ -132,7 +125,7 @@ def _fingerprint(tables: Sequence[Table]) -> list[dict[str, Any]]:
     prints = []
     for table in tables:
         digest = hashlib.sha256(repr(table.ids.tolist()).encode())
-        for values in (table.columns, table.labels):
+        for values in (table.columns, table.labels, table.known, table.unaligned):
             if values is not None:
                 digest.update(values.contiguous().numpy().tobytes())
         prints.append(
