@@ -47,6 +47,7 @@ class How(NamedTuple):
 
     method: cn.Method
     several: bool = False
+    seal: tuple[cn.Seal, ...] = ()
 
     @property
     def optimizer(self) -> cn.Adam:
@@ -69,6 +70,14 @@ METHODS = {
     "apfed": How(cn.APFed(embedding=WIDTH)),
     "tvfl": How(cn.TVFL(embedding=WIDTH, hidden=WIDTH, fill="mean")),
 }
+EPSILON, BITS = 2.0, cn.Bits(8, ways="up")
+ONESHOT = {
+    "oneshot, labels sent": How(cn.OneShot(), seal=(BITS,)),
+    "oneshot, labels at epsilon 2": How(cn.OneShot(), seal=(BITS, cn.RandomLabels(EPSILON))),
+    "oneshot, no label sent (pca, 4 bits)": How(cn.OneShot(learn="pca"), seal=(cn.Bits(4),)),
+    "control: oneshot, networks": How(cn.OneShot(learner="network", top="network"), seal=(BITS,)),
+}
+METHODS |= ONESHOT
 OTHERS: dict[str, Callable[[int], Any]] = {
     "all columns, logistic regression": lambda seed: LogisticRegression(max_iter=1000),
     "all columns, boosted trees": lambda seed: HistGradientBoostingClassifier(
@@ -121,7 +130,7 @@ def fitted(how: How, epochs: tuple[int, int], pair: Federations, seed: int) -> F
     """Train a method and score it."""
     train, held = pair
     began = time.process_time()
-    options: dict[str, Any] = {"model": MODEL, "optimizer": how.optimizer, "evaluate_every": 10**9}
+    options: dict[str, Any] = {"model": MODEL, "optimizer": how.optimizer, "evaluate_every": 10**9, "seal": how.seal}
     run = cn.train(train, how.method, epochs=epochs[how.several], batch=BATCH, seed=seed, **options)
     seconds, sent = time.process_time() - began, run.ledger.total
     return {"auc": run.evaluate(held)["auc"], "bytes": sent, "seconds": seconds}

@@ -33,6 +33,7 @@ from colonnade.methods import (
     FedOptimus,
     Local,
     MultiVFL,
+    OneShot,
     SplitNN,
     VFedMH,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "Mine",
     "MultiVFL",
     "Noise",
+    "OneShot",
     "Owner",
     "Parties",
     "Preparation",

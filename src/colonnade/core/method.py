@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -131,6 +131,8 @@ class Parties(ABC):
     """All parties, as a method sees them at the owner. Runtimes implement it; methods use it."""
 
     names: list[str]
+    home: Collection[int] = ()
+    """The numbers of the parties that are the owner's own part: what it asks of them never travels."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -202,6 +204,10 @@ class Method(ABC):
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     partial_rows: ClassVar[bool] = False
     """Whether it trains on rows that not every party has; it then asks ``mine.known`` and ``owner.known``."""
+    whole_rounds: ClassVar[bool] = False
+    """Whether every round uses all training rows, so that ``batch`` does not matter."""
+    usual_rounds: ClassVar[int | None] = None
+    """How many rounds it has if nobody asks for a number; None for ten epochs."""
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
@@ -236,6 +242,11 @@ class Method(ABC):
     def predicts_alone(self) -> bool:
         """Whether the owner predicts without asking any party, so that absent parties do not matter."""
         return self.alone == "always"
+
+    @property
+    def most_rounds(self) -> int | None:
+        """After how many rounds nothing is left to do, however many are asked for; None if there is no such number."""
+        return None
 
     @property
     def rare_rounds(self) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ class Owner:
         self.parties = parties
         self.randomness = randomness
         self.soft: Tensor | None = None  # replaces the labels in training: protected ones, or a teacher's outputs
+        self.protected = False  # whether those are protected ones
         self.masks: dict[str, Tensor] = {}  # by table: which rows each party has; none if all have all
         self.absent: frozenset[int] = frozenset()  # parties that do not answer for now
         self.owners: Any = None  # an Owners, this one first, for methods with several owners
@@ -62,6 +63,12 @@ class Owner:
             return self.soft.index_select(0, turn.rows)
         return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
 
+    def own_labels(self, turn: Turn) -> Tensor:
+        """The labels for work that no other side sees anything of: not the noisy ones that protect what is sent."""
+        if self.protected:
+            return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
+        return self.labels(turn)
+
     def known(self, turn: Turn) -> Tensor:
         """Which of the turn's rows each party has, bool [parties, rows]; one that is absent has none."""
         mask = self.masks.get(turn.table)
@@ -76,6 +83,7 @@ class Owner:
 
     def protect(self, labels: LabelProtection) -> Tensor:
         """Train on noisy labels, which are drawn once: nothing computed from them can leak more than they do."""
+        self.protected = True
         self.soft = labels.protect(self.tables["train"], self.outputs, self.randomness.key("labels"))
         return self.soft
 

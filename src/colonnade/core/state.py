@@ -41,6 +41,9 @@ def unpack(things: Mapping[str, Any], packed: Packed, whose: str) -> None:
         mine = under(packed, name)
         if isinstance(thing, torch.optim.Optimizer):
             unpack_optimizer(thing, mine)
+        elif isinstance(thing, dict):  # of any size, such as the trees of a learner
+            thing.clear()
+            thing.update({key: copy(value) for key, value in mine.items()})
         else:
             _copy_in(f"{whose}: {name}", _tensors_of(thing), mine)
 
@@ -105,7 +108,11 @@ def _tensors_of(thing: Any) -> Packed:
         return dict(thing.state_dict(keep_vars=True))
     if isinstance(thing, Tensor):
         return {"value": thing}
-    raise TypeError(f"a {type(thing).__name__} cannot be kept as state; use modules, optimisers and tensors")
+    if isinstance(thing, dict):
+        return thing
+    raise TypeError(
+        f"a {type(thing).__name__} cannot be kept as state; use modules, optimisers, tensors and dictionaries of those"
+    )
 
 
 def _copy_in(what: str, current: Packed, saved: Packed) -> None:

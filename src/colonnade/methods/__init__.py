@@ -8,6 +8,7 @@ from colonnade.methods.fedbcd import FedBCD
 from colonnade.methods.fedoptimus import FedOptimus
 from colonnade.methods.local import Local
 from colonnade.methods.multivfl import MultiVFL
+from colonnade.methods.oneshot import OneShot
 from colonnade.methods.splitnn import SplitNN
 from colonnade.methods.tvfl import TVFL
 from colonnade.methods.vafl import VAFL
@@ -30,6 +31,7 @@ __all__ = [
     "FedOptimus",
     "Local",
     "MultiVFL",
+    "OneShot",
     "SplitNN",
     "VFedMH",
 ]

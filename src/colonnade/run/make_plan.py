@@ -15,7 +15,7 @@ from torch import nn
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method, methods
-from colonnade.core.options import count_of, number, seed_of
+from colonnade.core.options import MOST, count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, owners_of, parties_of
@@ -52,11 +52,12 @@ def make_plan(
     chosen = _method_for(method, tables, **learnt)
     _check_rows(chosen, tables)
     seals = _seals_for(seal, chosen, **learnt)
-    batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
+    seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
+    batch = all_rows(tables, valid) if chosen.whole_rounds else count_of(asked.batch, "batch")
     missing, when_away = typing.cast(str, asked.missing), typing.cast(str, asked.when_away)
     schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
     settings = Settings(
-        rounds=rounds_of(asked.epochs, asked.rounds, schedule),
+        rounds=_rounds_for(chosen, asked, schedule),
         batch=batch,
         seed=seed,
         **plain_runtime(asked.runtime),
@@ -145,6 +146,18 @@ def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
             f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
         )
     return seals
+
+
+def all_rows(tables: Sequence[Table], valid: float) -> int:
+    """How many rows there are to train on, for methods whose rounds use all of them."""
+    return len(Schedule(tables[0].rows, 1, valid=valid).train_rows)
+
+
+def _rounds_for(method: Method, asked: TrainOptions, schedule: Schedule | SharedSchedule) -> int:
+    """As many rounds as were asked for, or as the method usually has, and no more than it has work for."""
+    unasked = asked.epochs is None and asked.rounds is None
+    rounds = method.usual_rounds if unasked else asked.rounds
+    return min(rounds_of(asked.epochs, rounds, schedule), method.most_rounds or MOST)
 
 
 def rounds_of(epochs: int | None, rounds: int | None, schedule: Schedule | SharedSchedule) -> int:

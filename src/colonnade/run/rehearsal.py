@@ -31,7 +31,8 @@ class _NotingParties(Parties):
     """Parties whose every message is noted in a schema."""
 
     def __init__(self, parties: Parties, schema: Schema, *, quick: bool) -> None:
-        self.parties, self.schema, self.names, self.quick = parties, schema, parties.names, quick
+        self.parties, self.schema, self.quick = parties, schema, quick
+        self.names, self.home = parties.names, parties.home
 
     def ask(self, step: Callable[..., R], turn: Turn, **messages: Any) -> list[R]:
         """Ask, and note messages and replies; a quick rehearsal leaves out steps that reply with nothing."""

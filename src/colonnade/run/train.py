@@ -13,6 +13,7 @@ from torch import Tensor
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.options import MOST
 from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, parties_of
 from colonnade.core.task import Weights
@@ -201,7 +202,8 @@ def _prolonged(
     if epochs is None and rounds is None:
         return settings
     schedule = schedule_for(tables, method, settings.batch, settings.seed, settings.valid, settings.shuffle)
-    longer = replace(settings, rounds=max(settings.rounds, rounds_of(epochs, rounds, schedule)))
+    asked = min(rounds_of(epochs, rounds, schedule), method.most_rounds or MOST)
+    longer = replace(settings, rounds=max(settings.rounds, asked))
     method.check_batch(schedule.smallest_batch(longer.rounds))
     return longer
 

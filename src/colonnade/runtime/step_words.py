@@ -17,6 +17,7 @@ VALUES = {
     "u": "gaps of logits",
     "dual": "duals",
     "residual": "residuals",
+    "y": "labels",
     "slope": "gradients",
     "o": "logits",
     "weight": "weights",
