@@ -63,11 +63,11 @@ class Trees(Learner):
         "ridge": (0, 1e6),
     }
 
-    iterations: int = 200
+    iterations: int = 150
     rate: float = 0.05
-    leaves: int = 31
+    leaves: int = 8
     least_rows: int = 20
-    ridge: float = 0.0
+    ridge: float = 1.0
 
     def fit(self, x: Tensor, y: Tensor, task: Task, seed: int) -> State:
         """Fit the trees of all outputs."""

@@ -17,9 +17,9 @@ overlapping samples*, ICCV 2023, Algorithm 1; more rounds make it their few-shot
 one before. Their networks learn with FixMatch; here a learner is fitted, and then once more with those rows of its own
 of which it is sure (``SURE``).
 
-Scores are *out of fold*: a row's score comes from a learner that has not seen its label. New rows get the score of a
-learner that was fitted to all rows. The owner fits ``top`` to its own columns and all that came. With a label seal the
-parties learn from noisy labels; ``top`` learns from the true ones, since nothing of it is sent.
+Scores are *out of fold*: a row's score comes from a learner that has not seen its label. New rows get the mean score of
+all folds' learners. The owner fits ``top`` to its own columns and all that came. With a label seal the parties learn
+from noisy labels; ``top`` learns from the true ones, since nothing of it is sent.
 
 A row that a party does not have, or a party that is absent, is a missing value, as ``top`` knows them in tables.
 """
@@ -35,10 +35,12 @@ from torch import Tensor
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, owner_step, party_step, register
 from colonnade.core.net import descend
 from colonnade.core.optim import Adam, OptimizerBuilder
+from colonnade.core.task import Task
 from colonnade.errors import ConfigError, MessageError, unknown
-from colonnade.learners import make_learner
+from colonnade.learners import Learner, make_learner
 from colonnade.learners.clusters import clusters_of
-from colonnade.learners.folds import out_of_fold
+from colonnade.learners.folds import cross_fit, mean_outputs
+from colonnade.learners.learner import State
 from colonnade.learners.projection import directions_of, projected
 from colonnade.methods.label_codes import Labels, labels_received, labels_to_send
 from colonnade.methods.steps import Embedding, Gradient
@@ -164,20 +166,21 @@ class OneShot(Method):
         elif "directions" in mine.memory:
             h = projected(x, mine.memory["directions"])
         else:
-            state = {name.removeprefix("learnt/"): value for name, value in mine.memory.items()}
-            h = as_scores(make_learner(self.learner).outputs(state, x.flatten(1)))
+            h = as_scores(mean_outputs(make_learner(self.learner), mine.memory, x.flatten(1)))
         return Embedding(torch.where(mine.known(turn)[:, None], h, 0.0))
 
     def _fit(self, mine: Mine, turn: Turn, y: Tensor) -> Embedding:
         learner, known, seed = make_learner(self.learner), mine.known(turn), _seed()
         x, y = mine.inputs(turn)[known].flatten(1), y[known]
-        scores = out_of_fold(learner, x, y, mine.task, self.folds, seed)
-        state = learner.fit(x, y, mine.task, seed)
-        if self.learn == "gradients":
-            state = _with_sure_rows(self.learner, state, x, y, mine, seed)
-        mine.memory = {f"learnt/{name}": value for name, value in state.items()}
-        h = torch.zeros(len(known), as_scores(scores).shape[1])
-        h[known] = as_scores(scores)
+        fitted = cross_fit(learner, x, y, mine.task, self.folds, seed)
+        own = mine.unaligned()
+        if own is not None and self.learn == "gradients":
+            more, guessed = sure_rows(learner, fitted.state, own.flatten(1), mine.task)
+            whole, labels = torch.cat([x, more]), torch.cat([y, guessed])
+            fitted = cross_fit(learner, whole, labels, mine.task, self.folds, seed)
+        mine.memory, scores = fitted.state, as_scores(fitted.outputs[: len(x)])
+        h = torch.zeros(len(known), scores.shape[1])
+        h[known] = scores
         return Embedding(h)
 
     def _learn_to_rebuild(self, mine: Mine, rows: Tensor) -> None:
@@ -257,17 +260,11 @@ def _slopes(owner: Owner, replies: list[Embedding], turn: Turn) -> list[Gradient
     return [Gradient(cast(Tensor, h.grad)) for h in each]
 
 
-def _with_sure_rows(
-    text: str, state: dict[str, Tensor], x: Tensor, y: Tensor, mine: Mine, seed: int
-) -> dict[str, Tensor]:
-    """Fit once more, with those rows that only this party has and whose class the learner is sure of."""
-    own, learner = mine.unaligned(), make_learner(text)
-    if own is None:
-        return state
-    p = mine.task.probabilities(learner.outputs(state, own.flatten(1)))
-    sure = p.max(1).values >= SURE
-    more = own.flatten(1)[sure], p.argmax(1)[sure]
-    return learner.fit(torch.cat([x, more[0]]), torch.cat([y, more[1]]), mine.task, seed)
+def sure_rows(learner: Learner, state: State, rows: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+    """Those rows whose class the learner is sure of, and these classes."""
+    p = task.probabilities(mean_outputs(learner, state, rows)).max(1)
+    sure = p.values >= SURE
+    return rows[sure], p.indices[sure]
 
 
 def _seed() -> int:
