@@ -360,6 +360,6 @@ def _check_binary(labels: Tensor, whose: str) -> None:
 
 def _tensor(targets: object, shapes: list[tuple[int, ...]]) -> Tensor:
     if not isinstance(targets, Tensor) or tuple(targets.shape) not in shapes:
-        came = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
-        raise TableError(f"targets {came} came where a tensor of shape {shapes[0]} was expected; give one per row.")
+        given = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
+        raise TableError(f"targets {given} came where a tensor of shape {shapes[0]} was expected; give one per row.")
     return targets

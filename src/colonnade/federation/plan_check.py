@@ -12,6 +12,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.option_names import from_stored_names
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data.stand_ins import stand_ins
@@ -110,7 +111,7 @@ def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, o
     return make_plan(
         tables,
         method_in(terms),
-        TrainOptions(**given, runtime="federation").filled(),
+        TrainOptions(**from_stored_names(given), runtime="federation").filled(),
         model=_built(models.make_model, networks, models.default_model),
         optimizer=None if terms["optimizer"] is None else _built(optim.make_optimizer, terms["optimizer"]),
         seal=[seal.make_seal(**entry) for entry in terms["seals"]],

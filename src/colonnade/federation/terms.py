@@ -17,6 +17,7 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import stored_names
 from colonnade.errors import ManifestError
 from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
@@ -48,7 +49,7 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
         "owner": job_file.own.name,
         "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
         "method": {"name": job.method.name, **asdict(job.method)},
-        "train": given,
+        "train": stored_names(given),
         "model": _described(models, job.model),
         "optimizer": _described(optim, job.optimizer),
         "seals": seal.describe(job.seals),

@@ -19,6 +19,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import methods
+from colonnade.core.option_names import stored_names
 from colonnade.core.settings import Settings
 from colonnade.errors import MessageError, printable
 from colonnade.federation.side_sections import LABELS
@@ -238,7 +239,7 @@ def _named(what: str, kinds: Mapping[str, Any]) -> Form:
 @cache
 def _how() -> dict[str, Form]:
     """Settings of a run by name."""
-    given = {**_options(TrainSection, _COUNT), **_options(Settings, _COUNT)}
+    given = {**stored_names(_options(TrainSection, _COUNT)), **_options(Settings, _COUNT)}
     weights = _either(_text(20), _none, _listed(_number, MOST_SIDES))
     known = {**given, "seed": _whole(0, 2**63 - 1), "weights": weights, "cluster": _none}
     known["threads"] = _either(_none, _whole(1, 1024))

@@ -27,6 +27,7 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import new_names
 from colonnade.core.options import LARGEST_SEED, MOST, check_name, path_part
 from colonnade.core.settings import TrainOptions
 from colonnade.core.task import TASKS
@@ -134,7 +135,7 @@ def check_is_section(sections: dict[str, Any], name: str) -> None:
 
 def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> Job:
     """The job of these sections on this data."""
-    how = section(TrainSection, "train", sections["train"])
+    how = section(TrainSection, "train", new_names(sections["train"], "[train]"))
     if how.task is not None and how.task not in TASKS:
         raise unknown("task", how.task, TASKS)
     if "cluster" in sections and how.runtime != "ray":

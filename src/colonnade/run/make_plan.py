@@ -23,7 +23,7 @@ from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
-from colonnade.run.absence import check_policy, check_when_away
+from colonnade.run.absence import check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
@@ -52,7 +52,7 @@ def make_plan(
     chosen = _method_for(method, tables, **learnt)
     seals = _seals_for(seal, chosen, **learnt)
     batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
-    missing, when_away = typing.cast(str, asked.missing), typing.cast(str, asked.when_away)
+    missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
     schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
     settings = Settings(
         rounds=rounds_of(asked.epochs, asked.rounds, schedule),
@@ -65,7 +65,7 @@ def make_plan(
         stop_drop=_stop_drop(asked.stop_drop, schedule),
         threads=count_of(asked.threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
-        when_away=check_when_away(when_away, missing, chosen, seals),
+        when_away=check_when_absent(when_absent, missing, chosen, seals),
         **learnt,
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
@@ -116,9 +116,9 @@ def _method_for(method: str | Method, tables: Sequence[Table], task: str, weight
     return chosen
 
 
-def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
+def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals:
     """The seals in their places, if the method can take them and the labels can be protected."""
-    seals = make_seals(came)
+    seals = make_seals(given)
     if seals.labels is not None and task != "classes":
         raise SealError(
             f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."

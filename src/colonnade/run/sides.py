@@ -84,7 +84,8 @@ class Sides:
         """States that are older than the budgets must not be kept with the budgets of their time."""
         ends = {side: self.half.ends[name] for side, name in self.names.items()}
         return {
-            side: state | {f"seal/{key}": value for key, value in (ends[side].spent() if side in ends else {}).items()}
+            side: state
+            | {f"seal/{key}": value for key, value in (ends[side].budget_state() if side in ends else {}).items()}
             for side, state in states.items()
         }
 

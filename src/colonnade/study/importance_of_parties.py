@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from colonnade.core.option_names import new_names
 from colonnade.core.options import seed_of, whole
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table, check_federation, parties_of
@@ -24,7 +25,7 @@ from colonnade.study.noisy_tables import check_scale, exchanged, noisy, shuffled
 WAYS = {
     "permutation": "the party's columns are dealt out anew among the rows",
     "noise": "noise of N(0, scale^2) is added to the party's columns (VIM's noisy test party)",
-    "away": "the party is away, and zeros or the run's own policy stand for its answers",
+    "absent": "the party is absent, and zeros or the run's own policy stand for its answers",
 }
 BAR = 24
 
@@ -64,8 +65,8 @@ def importance(
     """How much accuracy on held-out rows is lost when one party's columns say nothing; for any method.
 
     ``by="permutation"`` deals the party's columns out anew among the rows, ``"noise"`` adds N(0, ``scale``^2) to them
-    as the VIM paper does, and ``"away"`` leaves the party out (under the run's ``missing=`` policy, or with zeros). The
-    spread is over ``repeats``, each with another disturbance and another bootstrap of the rows.
+    as the VIM paper does, and ``"absent"`` leaves the party out (under the run's ``missing=`` policy, or with zeros).
+    The spread is over ``repeats``, each with another disturbance and another bootstrap of the rows.
 
     Every repeat is a prediction for all rows and costs its bytes. Methods whose owner predicts alone lose nothing
     without the others. Runs under ``Noise`` or ``Blind`` are refused, see the module's text.
@@ -78,6 +79,7 @@ def importance(
     ('party 1', True)
     """
     check_run(run)
+    by = next(iter(new_names({by: by}, "importance(by=)"))) if isinstance(by, str) else by
     if by not in WAYS:
         raise unknown("way to measure importance", by, WAYS)
     if whole(repeats, "repeats") < 2:
@@ -89,7 +91,7 @@ def importance(
     drops = {
         table.name: _drops(run, base, _disturbed(run, test, table, by, scale, seeds), labels, seeds)
         for table in parties_of(test)
-        if by != "away" or table is not test[0]  # the owner's own columns cannot be absent
+        if by != "absent" or table is not test[0]  # the owner's own columns cannot be absent
     }
     return Importance(
         each={name: float(on_all.mean()) for name, (on_all, _) in drops.items()},
@@ -104,9 +106,9 @@ def _disturbed(
     run: Run, test: Sequence[Table], table: Table, by: str, scale: float, seeds: Sequence[tuple[int, int]]
 ) -> Iterable[Tensor]:
     """The run's outputs with the table's columns disturbed, one tensor per seed."""
-    if by == "away":
+    if by == "absent":
         policy = "zero" if run.settings.missing == "refuse" else run.settings.missing
-        return [run.outputs(test, away=[table.name], missing=policy)] * len(seeds)
+        return [run.outputs(test, absent=[table.name], missing=policy)] * len(seeds)
     changed_tables = (shuffled(table, *seed) if by == "permutation" else noisy(table, scale, *seed) for seed in seeds)
     return (run.outputs(exchanged(test, changed_table)) for changed_table in changed_tables)
 
