@@ -149,11 +149,11 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def _foreign(place: Path, came: object) -> CheckpointError:
-    number = re.fullmatch(r"colonnade-checkpoint-(\d{1,9})", came) if isinstance(came, str) else None
+def _foreign(place: Path, format: object) -> CheckpointError:
+    number = re.fullmatch(r"colonnade-checkpoint-(\d{1,9})", format) if isinstance(format, str) else None
     if number and int(number[1]) > int(FORMAT.rpartition("-")[2]):
         return CheckpointError(
-            f"{place} was written by a newer Colonnade ({came}), and this one reads {FORMAT}; install the newer one."
+            f"{place} was written by a newer Colonnade ({format}), and this one reads {FORMAT}; install the newer one."
         )
     return CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
 

@@ -122,11 +122,11 @@ class Ledger:
 
     @property
     def by_purpose(self) -> dict[str, int]:
-        """Bytes spent on training, on evaluation, on prediction."""
+        """Bytes of training, of evaluation, of prediction."""
         return self._sum_by("purpose")
 
     def bytes_for(self, purpose: str) -> int:
-        """Bytes spent on one purpose, such as ``"train"``."""
+        """Bytes of one purpose, such as ``"train"``."""
         return self.by_purpose.get(purpose, 0)
 
     def _sum_by(self, what: str) -> dict[str, int]:

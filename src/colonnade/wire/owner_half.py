@@ -95,7 +95,7 @@ class OwnerHalf:
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Remember a party's reply in training: its mean may stand for the party when it is absent."""
         if turn.training and self.memory.keeps_means:
-            name, whole = memory_name(party, turn), not self.presence.absence.away
+            name, whole = memory_name(party, turn), not self.presence.absence.absent
             self.memory.note(name, step, message, turn, whole=whole)
 
     def count(
@@ -115,7 +115,7 @@ class OwnerHalf:
         if len(fields) > MAX_TENSORS:
             check(fields)
         presence = self.presence
-        if presence.absence.away or presence.silent:
+        if presence.absence.absent or presence.dropped_out:
             presence.check(sender, turn.round)
             presence.check(receiver, turn.round)
         bytes_of = size(fields, Envelope(step, sender, turn.round))
@@ -125,20 +125,20 @@ class OwnerHalf:
 
     def check_asked(self, blinding: BlindOwner, asked: Sequence[str], step: str, turn: Turn) -> None:
         """Refuse a blinded sum over others than those who agreed on its keys."""
-        away = self.presence.absence.away.intersection(blinding.parties)
-        if away.union(asked) != set(blinding.parties):
+        absent = self.presence.absence.absent.intersection(blinding.parties)
+        if absent.union(asked) != set(blinding.parties):
             raise SealError(
                 f"step '{step}' of round {turn.round} asks {', '.join(asked)} for a blinded sum that "
                 f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
             )
         blinding.check_enough(len(asked))
 
-    def sum_task(self, blinding: BlindOwner, form: Fields, step: str, turn: Turn, told: Fields) -> SumTask:
+    def sum_task(self, blinding: BlindOwner, form: Fields, step: str, turn: Turn, owner_message: Fields) -> SumTask:
         """What a sum of such fields is, as its opener sees it before it has any of them."""
         codes = self.ends[self.opener].sum_codes(form, len(blinding.parties), step, turn)
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
         shapes = {name: tuple(form[name].shape) if name in form else () for name in codes}
-        return SumTask(codes, shapes, bounds, self.ends.subject(step, turn, told), turn, step)
+        return SumTask(codes, shapes, bounds, self.ends.subject(step, turn, owner_message), turn, step)
 
     def open_sum(self, blinding: BlindOwner, kind: Any, form: Fields, task: SumTask) -> Any:
         """Lead the sum that the parties hold their values for, and open it."""
