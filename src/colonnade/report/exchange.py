@@ -62,8 +62,8 @@ def _traffic(run: RunView, name: str) -> list[Cell]:
 
 
 def _epsilon(run: RunView, name: str) -> Cell:
-    spent = run.privacy.get(name)
-    return ("-", 0.0) if spent is None else (f"{spent['spent']:.2f} of {spent['granted']:g}", spent["spent"])
+    budget = run.privacy.get(name)
+    return ("-", 0.0) if budget is None else (f"{budget['spent']:.2f} of {budget['granted']:g}", budget["spent"])
 
 
 def _line_by_line(run: RunView) -> str:

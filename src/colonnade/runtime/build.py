@@ -100,8 +100,8 @@ def _try_network(net: object, table: Table, inputs: Tensor, width: int) -> None:
     except ColonnadeError:
         raise
     except Exception as error:
-        came = tuple(inputs.shape[1:])
-        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {came}: {error}") from error
+        shape = tuple(inputs.shape[1:])
+        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {shape}: {error}") from error
     if not isinstance(output, Tensor):
         raise ModelError(f"the network of '{table.name}' gives a {type(output).__name__}; it must give one tensor.")
     if not any(parameter.requires_grad for parameter in net.parameters()):

@@ -60,10 +60,10 @@ class FusedNet(Net):
         return self.forward(inputs)
 
     def _vmapped(self, inputs: Tensor) -> Tensor:
-        def one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
+        def forward_one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
             return functional_call(self.module, (weights, buffers), (rows,))  # type: ignore[no-any-return]
 
-        return vmap(one)(self.weights, self.buffers, inputs)
+        return vmap(forward_one)(self.weights, self.buffers, inputs)
 
     def states(self, count: int) -> list[Packed]:
         """Each member's weights and optimiser buffers, named as a single party names them."""
@@ -165,12 +165,12 @@ class FusedGroup(Group):
 
     def stage(self, state: Packed) -> Hashable:
         """What members must have in common to be stacked: what they remember, an optimiser's buffers and counters."""
-        found: list[Hashable] = [tuple(sorted(under(state, "memory")))]
+        parts: list[Hashable] = [tuple(sorted(under(state, "memory")))]
         for name, net in self.fused_nets.items():
             for key, value in sorted(under(under(state, name), "optimizer").items()):
                 own = not is_counter(key) and value.shape == net.parameters[position_of(key)].shape[1:]
-                found.append((name, key, None if own else tuple(value.flatten().tolist())))
-        return tuple(found)
+                parts.append((name, key, None if own else tuple(value.flatten().tolist())))
+        return tuple(parts)
 
 
 def fuse(
@@ -333,13 +333,13 @@ def _linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _layers(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
     if isinstance(module, nn.Sequential):
-        found: list[tuple[str, nn.Module]] = []
+        layers: list[tuple[str, nn.Module]] = []
         for name, child in module.named_children():
             inner = _layers(child, f"{prefix}{name}.")
             if inner is None:
                 return None
-            found += inner
-        return found
+            layers += inner
+        return layers
     is_flatten = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
     plain = type(module) in (nn.Linear, nn.ReLU, *ELEMENTWISE_LAYERS)
     return [(prefix, module)] if plain or is_flatten else None

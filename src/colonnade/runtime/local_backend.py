@@ -96,13 +96,13 @@ class LocalBackend(Backend):
         own = {k: self._answer(k, reply, call) for k, reply in replies.items() if k in self.home}
         return own | {k: SealedReply({}, type(first), form) for k in others}
 
-    def phase(self, party: str, phase: str, told: Fields, ticket: Ticket | None) -> Fields:
+    def phase(self, party: str, phase: str, message: Fields, ticket: Ticket | None) -> Fields:
         """What a party's end says; under ``encoded`` both ways as bytes."""
         half = self.halves[self._number[party]]
         if not self.encoded:
-            return half.masked_by.answer(phase, told, ticket)
+            return half.masked_by.answer(phase, message, ticket)
         about = Envelope(phase, party, ticket.round if ticket else 0)
-        return through_bytes(half.masked_by.answer(phase, through_bytes(told, about), ticket), about)
+        return through_bytes(half.masked_by.answer(phase, through_bytes(message, about), ticket), about)
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table at every party."""

@@ -45,8 +45,8 @@ def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], who
     except Exception as error:
         raise ConfigError(f"optimizer= fails for '{whose}': {error}") from error
     if not isinstance(optimizer, torch.optim.Optimizer):
-        came = type(optimizer).__name__
-        raise ConfigError(f"optimizer= gave a {came} for '{whose}'; it must build a torch.optim.Optimizer.")
+        kind = type(optimizer).__name__
+        raise ConfigError(f"optimizer= gave a {kind} for '{whose}'; it must build a torch.optim.Optimizer.")
     return optimizer
 
 

@@ -21,7 +21,7 @@ from colonnade.seal.subject import digest_of
 
 
 class History:
-    """Empty before the first message, and always where a party that is away may miss some."""
+    """Empty before the first message, and always where a party that is absent may miss some."""
 
     def __init__(self, schema: Schema, blinded: BlindParty | None) -> None:
         self.schema, self.party = schema, "" if blinded is None else blinded.party
@@ -29,13 +29,13 @@ class History:
         self.digest = b""
 
     @contextmanager
-    def hears(self, packet: Packet, told: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+    def hears(self, packet: Packet, read_fields: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
         """Note a message of training; where a method tells each party its own, that there was one.
 
         What fails half-way leaves another history than what does not: else one side could be let learn, and not the
         others.
         """
-        fields = told() if self.binds and packet.purpose == "train" else {}
+        fields = read_fields() if self.binds and packet.purpose == "train" else {}
         if fields:
             alone = self.schema.is_known(self.party, "each", packet.step)
             said = pack("colonnade/told", self.digest, packet.step, packet.round, b"" if alone else digest_of(fields))

@@ -184,8 +184,8 @@ class RayTransport:
         Those that hold something of a cluster are ended: whoever waits for it would wait for ever.
         """
         for k, host in enumerate(self.hosts):
-            told = self.cluster.options(self.ray, k)
-            if k in self._lost or told["num_cpus"] or told["resources"]:
+            options = self.cluster.options(self.ray, k)
+            if k in self._lost or options["num_cpus"] or options["resources"]:
                 self.ray.kill(host)
             else:
                 host.empty.remote()

@@ -98,10 +98,10 @@ class RemoteParty:
         try:
             reply = read_packet(raw)
         except MessageError as error:
-            raise MessageError(f"'{self.name}' sent what is no letter: {error}") from None
+            raise MessageError(f"'{self.name}' sent what is no reply: {error}") from None
         if reply.sender != self.name or reply.sequence != request.sequence:
             raise MessageError(
-                f"a reply of '{reply.sender}' to letter {reply.sequence} came from '{self.name}', which was asked "
+                f"a reply of '{reply.sender}' to request {reply.sequence} came from '{self.name}', which was asked "
                 f"{request.sequence}; it is stale or forged."
             )
         if (reply.job, reply.session, reply.plan) != (request.job, request.session, request.plan):

@@ -25,7 +25,7 @@ class Transport(Protocol):
         """Let a party have its rows of another table, within one organisation; others bring their own."""
 
     def wait_for(self, party: str) -> None:
-        """Wait until a party that was away can be asked again, or raise :class:`colonnade.errors.AwayError`."""
+        """Wait until a party that was absent can be asked again, or raise :class:`colonnade.errors.AwayError`."""
 
     def close(self) -> None:
         """Hang up."""
