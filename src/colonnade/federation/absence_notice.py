@@ -20,7 +20,7 @@ class AbsenceNotice:
         absent = frozenset(name for name, rounds in run.missed.items() if rounds > self._missed[name])
         for name in sorted(absent - self._absent):
             what = "the run goes on without it" if run.took_part else "the round is left out"
-            log.warning("'%s' is away from round %d: %s", name, run.round, what)
+            log.warning("'%s' is absent from round %d: %s", name, run.round, what)
         for name in sorted((self._absent - absent) & set(run.took_part)):
             log.info("'%s' takes part again from round %d", name, run.round)
         self._missed, self._absent = dict(run.missed), absent

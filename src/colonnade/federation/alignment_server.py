@@ -33,9 +33,9 @@ class AlignmentServer(RequestServer):
         (reply,) = self.group.run(known[packet.step], self._turn, received, shared=False)
         return None if reply is None else fields_of(reply)
 
-    def wants_reply(self, letter: Packet) -> bool:
+    def wants_reply(self, packet: Packet) -> bool:
         """Every step of an alignment is replied to, if only to say that all is well."""
         return True
 
-    def check_read(self, letter: Packet) -> None:
+    def check_read(self, packet: Packet) -> None:
         """A step of an alignment reads all that its request says."""

@@ -1,4 +1,4 @@
-"""Who may speak for a side: certificates for the link (TLS) and Ed25519 identities for what is signed.
+"""Who may speak for a side: certificates for the connection (TLS) and Ed25519 identities for what is signed.
 
 ``make_keys`` serves a trial: it makes a private CA and everything each side needs, so whoever runs it could speak for
 any side. Organisations that have a CA bring their own certificates; the readers below do not care who made them:
@@ -47,7 +47,7 @@ _NAME = re.compile(r"\w[\w .-]{0,62}\w|\w")  # what can be a folder and, with at
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a side shows and believes on a link, as PEM: its certificate (and those between), its key, its CAs."""
+    """What a side shows and believes on a connection, as PEM: its certificate (and those between), its key, its CAs."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -58,7 +58,7 @@ class Credentials:
 
 
 def read_credentials(cert: str | Path, key: str | Path, ca: str | Path) -> Credentials:
-    """A side's certificate, private key and CA from three PEM files; whatever would fail on the link fails here."""
+    """A side's certificate, private key and CA from three PEM files; what a connection would refuse is refused here."""
     credentials = Credentials(_read(cert), _read(key), _read(ca))
     chain, roots = _certificates(credentials.cert, cert), _certificates(credentials.ca, ca)
     own = chain[0]

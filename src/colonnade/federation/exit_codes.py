@@ -27,7 +27,7 @@ class Exit(IntEnum):
         """What happened.
 
         >>> Exit(3).meaning
-        'a party was away past the deadline, or a port or a name cannot be had'
+        'a party was absent past the deadline, or a port or a name cannot be had'
         """
         return _MEANINGS[self]
 
@@ -45,7 +45,7 @@ _MEANINGS = {
     Exit.FINISHED: "the job is finished",
     Exit.UNEXPECTED: "something that Colonnade did not expect; the log has a traceback, please report it",
     Exit.BAD_INPUT: "a job, an option, a file or a table that makes no sense",
-    Exit.AWAY: "a party was away past the deadline, or a port or a name cannot be had",
+    Exit.AWAY: "a party was absent past the deadline, or a port or a name cannot be had",
     Exit.REFUSED: "a certificate, an identity, a clock, a version or a field of the manifest was refused",
     Exit.PROTOCOL: "a peer broke the protocol",
     Exit.FOLDER: "the disk is full, or a folder or checkpoint cannot be used",

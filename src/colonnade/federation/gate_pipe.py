@@ -74,7 +74,7 @@ class Pipe:
         return [self.outer] if self.inner is None else [self.outer, self.inner]
 
     @property
-    def came(self) -> int:
+    def bytes_received(self) -> int:
         """Bytes from outside."""
         return self._ways[0].count if self._ways else len(self._hello)
 

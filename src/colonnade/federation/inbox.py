@@ -17,7 +17,7 @@ class Inbox:
     >>> box.end("it hung up.")
     >>> box.take(1.0)
     Traceback (most recent call last):
-    colonnade.errors.Broken: the link to 'bank' broke: it hung up.
+    colonnade.errors.Broken: the connection to 'bank' broke: it hung up.
     """
 
     def __init__(self, whose: str) -> None:
@@ -60,4 +60,4 @@ class Inbox:
     def broken(self) -> Broken:
         """The error that says whose connection ended and why."""
         why, said = self.ended or ("it is gone.", "")
-        return Broken(f"the link to '{self.whose}' broke: {why}", self.whose, said)
+        return Broken(f"the connection to '{self.whose}' broke: {why}", self.whose, said)

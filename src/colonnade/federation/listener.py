@@ -135,7 +135,7 @@ class Listener:
             if not self._changed.wait_for(lambda: self._present(party) > after or self._closed, max(seconds, 0.0)):
                 raise AwayError(f"'{party}' did not connect within {seconds:g} s; start it, or wait longer.", party)
             if self._closed:
-                raise Broken(f"the link to '{party}' broke: the owner closed it.", party)
+                raise Broken(f"the connection to '{party}' broke: the owner closed it.", party)
             return self._present(party)
 
     def send(self, party: str, connection: int, data: bytes) -> None:
@@ -161,7 +161,7 @@ class Listener:
             self._closed = True
             self._changed.notify_all()
         for party in [*self._streams]:
-            self.hang_up(party, "the owner closed the link.")
+            self.hang_up(party, "the owner closed the connection.")
         self._gate.refuse_more()
         self._server.stop(_CLOSING).wait(2 * _CLOSING)
         self._gate.close()
@@ -173,7 +173,7 @@ class Listener:
 
     def _check_name(self, party: str) -> None:
         if party not in self._names:
-            raise LinkError(f"there is no party '{party}' on this link; there are {', '.join(sorted(self._names))}.")
+            raise LinkError(f"there is no party '{party}' on this port; there are {', '.join(sorted(self._names))}.")
 
     def _stream(self, party: str, connection: int, *, ended: bool = False) -> _PartyStream:
         """The stream of that number; one that ended may still have a message to take."""
@@ -181,7 +181,7 @@ class Listener:
         stream = self._streams.get(party)
         if stream is None or stream.number != connection:
             why = "another connection of it took its place." if stream is not None else "it has none."
-            raise Broken(f"the link to '{party}' broke: {why}", party)
+            raise Broken(f"the connection to '{party}' broke: {why}", party)
         if stream.inbox.ended is not None and not ended:
             raise stream.inbox.broken()
         return stream

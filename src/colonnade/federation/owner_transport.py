@@ -230,7 +230,7 @@ class OwnerTransport:
     def _check_time(self, link: PartyLink, until: float) -> None:
         """A party that opens one connection after the other and answers on none is absent, too."""
         if time.monotonic() >= until:
-            why = f"'{link.name}' answered on none of its lines within {self.deadline:g} s."
+            why = f"'{link.name}' answered on none of its connections within {self.deadline:g} s."
             raise self._lose(link, why, until)
 
     def _lose(self, link: PartyLink, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
@@ -261,7 +261,7 @@ class OwnerTransport:
         try:
             what, number = title(data)
         except MessageError as error:
-            raise MessageError(f"'{link.name}' sent what is no letter: {error}") from None
+            raise MessageError(f"'{link.name}' sent what is no reply: {error}") from None
         self.audit.received(link.name, what, data, round=number)
         self.metrics.received(link.name, len(data))
         return data

@@ -118,7 +118,7 @@ class PartyHandshake:
         if "predict" in terms:
             if not self.party_file.predict:
                 raise ManifestError(
-                    f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper."
+                    f"'{self.name}' allows no prediction; write files = '...' in [predict] of its party file."
                 )
             trained, number = self._folders.trained(terms, run)
             Runs(self.folder).allow(terms, run, most, self.name)

@@ -22,7 +22,7 @@ from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.runtime.remote.scope import PREDICTION, TRAINING
 from colonnade.seal.sum_book import SumRules
-from colonnade.store.budget_file import read_spent, write_spent
+from colonnade.store.budget_file import load_budgets, save_budgets
 from colonnade.store.preparation_files import write_preparations
 from colonnade.store.state_folder import StateFolder
 from colonnade.tables.align.align_sheets import AlignmentGroup
@@ -87,7 +87,7 @@ class PartyJob:
         """What serves the requests of a training or a prediction, with the budget that was used before."""
         make = self._training_server if self.trained is None else self._prediction_server
         party = make(plan, tables, session)
-        read_spent(self.training.folder, party.ends, [self.name])
+        load_budgets(self.training.folder, party.ends, [self.name])
         return party
 
     def _training_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
@@ -135,7 +135,7 @@ class BudgetKeeper:
             self._server, self._released = server, {}
         budget = server.half.end.budget
         if budget is not None and budget.releases != self._released:
-            write_spent(job.training.folder, server.ends, [job.name])
+            save_budgets(job.training.folder, server.ends, [job.name])
             self._released = budget.releases
 
 

@@ -112,7 +112,7 @@ class PartySession:
         """The reply to a request of an alignment or of a run."""
         server, job = self.handshake.server, self.handshake.job
         if server is None or job is None:
-            error = MessageError(f"a letter '{packet.kind}' came to '{self.name}' before anything was signed.")
+            error = MessageError(f"a request '{packet.kind}' came to '{self.name}' before anything was signed.")
             return self._refused(packet, error)
         try:
             self.conversation.say(REQUEST)

@@ -230,7 +230,7 @@ class Gate:
 
     def _wait_for(self, pipe: Pipe) -> None:
         """Let the selector look for what must happen next; or it is over."""
-        if pipe.is_over or (not pipe.party and pipe.came > WORDS):
+        if pipe.is_over or (not pipe.party and pipe.bytes_received > WORDS):
             self._turn_away(pipe, "" if pipe.is_over else "too many words")
             return
         registered = self._selector.get_map()

@@ -32,7 +32,7 @@ BYTES = Family("colonnade_bytes_total", "counter", "Bytes of messages by peer an
 WAITED = Family("colonnade_waited_seconds_total", "counter", "Seconds spent waiting for a peer.", ("peer",))
 RECONNECTS = Family("colonnade_reconnects_total", "counter", "How often a peer came back.", ("peer",))
 FAULTS = Family("colonnade_faults_total", "counter", "Faults by cause.", ("cause",))
-UP = Family("colonnade_peer_up", "gauge", "1 if a peer is connected, 0 if it is away.", ("peer",))
+UP = Family("colonnade_peer_up", "gauge", "1 if a peer is connected, 0 if it is absent.", ("peer",))
 TURNED = Family(
     "colonnade_turned_away_total", "counter", "Connections that were cut before a party came over them.", ("cause",)
 )
@@ -91,11 +91,11 @@ class Metrics:
         >>> metrics = Metrics()
         >>> metrics.absent("shop")
         >>> metrics.ails()
-        "'shop' is away."
+        "'shop' is absent."
         """
         with self._lock:
             absent = [f"'{peer}'" for (peer,), up in self._values[UP].items() if not up]
-        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} away." if absent else None
+        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} absent." if absent else None
 
     def text(self) -> str:
         """All of it in the text format of Prometheus."""

@@ -88,7 +88,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
 
 def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
-    sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
+    sections, beside = _sections(Path(path), _PARTY, "a party file"), Path(path).parent
     for name in _PARTY:
         check_is_section(sections, name)
     party = section(PartySection, "party", sections["party"])

@@ -64,32 +64,33 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
         return make_reply(OK)
 
     def _serve(self, request: bytes) -> bytes:
-        """The reply to a letter; whatever goes wrong here is told in one, since FLARE would tell nobody."""
+        """The reply to a request. An error becomes a reply too, because FLARE would tell nobody of it."""
         try:
             with threads(1):
                 if self._party is None:
-                    self._party = PartyProcess(paper_of(self._local, self._name), self._folder)
+                    self._party = PartyProcess(party_file_of(self._local, self._name), self._folder)
                 reply = self._party.answer(request)
                 if self._party.session.ended:
                     self._party.finish()
             return reply
         except Exception as error:
             # as a warning, since FLARE brings what is logged as an error to the server, with all that stands in it
-            log.warning("a letter was refused: %s", error, exc_info=not isinstance(error, ColonnadeError))
-            told = told_of(error, self._name)
+            log.warning("a request was refused: %s", error, exc_info=not isinstance(error, ColonnadeError))
+            reason = told_of(error, self._name)
             if self._party is None:
-                return refused_request(request, self._name, told)
-            return self._party.refuse(request, told)
+                return refused_request(request, self._name, reason)
+            return self._party.refuse(request, reason)
 
 
-def paper_of(local: Path, site: str) -> PartyFile:
+def party_file_of(local: Path, site: str) -> PartyFile:
     """What the site's operator allows."""
     place = local / "colonnade" / "party.toml"
     if not place.is_file():
         raise ConfigError(f"'{site}' has no {place}; its operator puts its PARTY.toml there, or a link to it.")
-    paper = read_party_file(place.resolve(), tls=False)
-    if paper.party.name != site:
+    party_file = read_party_file(place.resolve(), tls=False)
+    if party_file.party.name != site:
         raise ConfigError(
-            f"'{site}' is the site of a party that is named '{paper.party.name}' in its PARTY.toml; name it '{site}'."
+            f"'{site}' is the site of a party that is named '{party_file.party.name}' in its PARTY.toml; "
+            f"name it '{site}'."
         )
-    return paper
+    return party_file

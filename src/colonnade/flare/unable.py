@@ -20,11 +20,11 @@ def unable(logs: Mapping[str, str]) -> str:
 
 
 def _sentence(side: str, text: str) -> str:
-    if found := _FORBIDDEN.search(text):
+    if match := _FORBIDDEN.search(text):
         where = "class_allow_list in its local/resources.json"
-        return f"'{side}' does not allow '{found[1]}'; add it to {where} and restart it."
-    if found := _NOT_INSTALLED.search(text):
-        return f"'{side}' has no '{found[1]}'; install colonnade[flare,tables] there."
+        return f"'{side}' does not allow '{match[1]}'; add it to {where} and restart it."
+    if match := _NOT_INSTALLED.search(text):
+        return f"'{side}' has no '{match[1]}'; install colonnade[flare,tables] there."
     return ""
 
 
