@@ -4,7 +4,7 @@
     python -m benchmarks.federation train      VIMADMM on MNIST: CPU of all processes against the loop runtime
     python -m benchmarks.federation            both
 
-``round``: letters, seals' place, schema checks, ledger and audit logs at both sides are ours, and so are the steps of
+``round``: requests, seals' place, schema checks, ledger and audit logs at both sides are ours, and so are the steps of
 a method that computes nothing: rows of the turn, a seed, an array of zeros at each party. The bare stream has none of
 that: its parties send a constant, and nobody looks at what came. Both take turns of ten rounds in one run. ``train``: 4
 parties with 196 pixels each as Parquet files; CPU seconds are those between the first round and the last but one, of

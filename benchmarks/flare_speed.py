@@ -93,8 +93,8 @@ class Timer(Controller):  # type: ignore[misc]  # nvflare has no types
             for site in self.sites:
                 listener.send(site, numbers[site], write_packet(Packet("step", step="embed", frames=(DOWN,))))
             for site in self.sites:
-                letter = read_packet(listener.receive(site, numbers[site], WAIT))
-                assert len(letter.frames[0]) == len(UP)
+                packet = read_packet(listener.receive(site, numbers[site], WAIT))
+                assert len(packet.frames[0]) == len(UP)
 
         found = timed_in_turns({"ours": ours, "bare": bare}, self.rounds)
         run = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))

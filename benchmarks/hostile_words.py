@@ -126,15 +126,15 @@ class Hostile:
         near.send = self.sent
 
     def sent(self, party: str, connection: int, data: bytes) -> None:
-        """A letter of the owner: before a word its mutations come."""
-        letter = read_packet(data)
-        if party == "shop" and letter.kind == "talk":
-            facts = facts_in(letter)
-            if letter.step == "hello":
+        """A request of the owner: before a word its mutations come."""
+        packet = read_packet(data)
+        if party == "shop" and packet.kind == "talk":
+            facts = facts_in(packet)
+            if packet.step == "hello":
                 self.send(party, connection, data)  # else nobody is there yet, and every word is refused for that
                 self.near.replies[party].pop()
-            for _ in range(self.counts.pop(letter.step, 0)):
-                self.one(letter.step, facts)
+            for _ in range(self.counts.pop(packet.step, 0)):
+                self.one(packet.step, facts)
         self.send(party, connection, data)
 
     def one(self, word: str, facts: dict[str, Any]) -> None:

@@ -86,7 +86,7 @@ def make_sides(folder: Path, rows: int = 40) -> Path:
 
 
 class Near:
-    """In place of a listener: a letter is served at once, and its reply lies there until it is taken."""
+    """In place of a listener: a request is served at once, and its reply lies there until it is taken."""
 
     def __init__(self, guests: dict[str, PartySession], spoil: dict[str, Spoil]) -> None:
         self.guests, self.spoil = guests, spoil

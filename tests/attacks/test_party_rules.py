@@ -128,7 +128,7 @@ class Liar:
 
 
 def said_at(guest: PartySession, word: str) -> str:
-    """The refusal of a word or a letter in which nothing is right."""
+    """The refusal of a word or a request in which nothing is right."""
     request = write_packet(Packet("step", sequence=10**6)) if word == REQUEST else write_packet(word_packet(word, {}))
     reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
@@ -450,7 +450,7 @@ def spent_by_shop(sides: Sides) -> int:
     assert isinstance(server, PartyServer)
     budget = server.ends["shop"].budget
     assert budget is not None
-    return budget.spent
+    return budget.most_releases
 
 
 def ask_on(shop: RemoteParty, times: int) -> int:
@@ -481,7 +481,7 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
 
 
 def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_job, "read_spent", lambda *_: None)
+    monkeypatch.setattr(party_job, "load_budgets", lambda *_: None)
     monkeypatch.setattr(PartyServer, "take_up", lambda _: None)
     monkeypatch.setattr(PartyServer, "_back", lambda *_: None)
     lead(sides.host(more=NOISE))

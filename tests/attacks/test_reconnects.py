@@ -29,7 +29,7 @@ class Storm:
         return self.opened
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
-        raise Broken(f"the link to '{party}' broke: another connection of it took its place.", party)
+        raise Broken(f"the connection to '{party}' broke: another connection of it took its place.", party)
 
     def send(self, party: str, connection: int, data: bytes) -> None: ...
 

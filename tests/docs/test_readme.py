@@ -61,7 +61,7 @@ def check_tasks(printed: str, folder: Path) -> None:
 
 
 def check_missing(printed: str, folder: Path) -> None:
-    assert printed.count("['party 1', 'party 3', 'party 4']") == 2, "party 2 is away from a prediction and a round"
+    assert printed.count("['party 1', 'party 3', 'party 4']") == 2, "party 2 is absent from a prediction and a round"
     assert "\n2 0\n" in printed, "two of ten rounds went on without it"
 
 

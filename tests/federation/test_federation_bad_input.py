@@ -101,9 +101,9 @@ def no_step_after(seen: list[Any]) -> Iterator[None]:
     stepped: list[Any] = []
     here, run = threading.local(), PartyServer._run
 
-    def note(self: PartyServer, step: Any, turn: Any, letter: Any) -> Any:
+    def note(self: PartyServer, step: Any, turn: Any, packet: Any) -> Any:
         here.round = turn.round
-        return run(self, step, turn, letter)
+        return run(self, step, turn, packet)
 
     def step(*_: Any) -> None:
         if seen and getattr(here, "round", seen[0]) >= seen[0]:
@@ -700,7 +700,7 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
     assert isinstance(party, PartyServer)
     spent = party.ends["shop"].budget
-    assert spent is not None and spent.spent > 0
+    assert spent is not None and spent.most_releases > 0
     for states in (sides.folder / "run-shop").glob("*/states"):
         shutil.rmtree(states)  # as if the owner had never let it keep one
     sides.restart()
@@ -712,11 +712,11 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
         server = sides.guests["shop"].server
         if request.step == "begin" and isinstance(server, PartyServer):
             budget = server.ends["shop"].budget
-            begun.append(0 if budget is None else budget.spent)
+            begun.append(0 if budget is None else budget.most_releases)
         return reply
 
     lead(sides.host(spoil={"shop": look}, **job))
-    assert begun == [spent.spent]
+    assert begun == [spent.most_releases]
 
 
 def test_nothing_leaves_the_owner_that_is_not_in_its_log(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

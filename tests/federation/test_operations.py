@@ -64,10 +64,10 @@ def test_lines_for_people(logged):
 
 def test_json_for_machines(logged):
     log, stream = logged("json")
-    log.getChild("link").warning("away", extra={"party": 'a"b\n', "round": 4})
+    log.getChild("link").warning("absent", extra={"party": 'a"b\n', "round": 4})
     entry = json.loads(stream.getvalue())
     assert entry.pop("time").endswith("Z")
-    assert entry == {"level": "WARNING", "logger": "colonnade.link", "message": "away", "party": 'a"b\n', "round": 4}
+    assert entry == {"level": "WARNING", "logger": "colonnade.link", "message": "absent", "party": 'a"b\n', "round": 4}
 
 
 def test_times_are_utc(logged, monkeypatch):
@@ -226,8 +226,8 @@ def test_health():
     trouble = []
     with in_background(MetricsServer(Metrics(), ails=lambda: trouble[0] if trouble else None)) as server:
         assert ask(server, "/healthz")[::2] == (200, "ok\n")
-        trouble.append("'shop' is away.")
-        assert ask(server, "/healthz")[::2] == (503, "'shop' is away.\n")
+        trouble.append("'shop' is absent.")
+        assert ask(server, "/healthz")[::2] == (503, "'shop' is absent.\n")
         assert ask(server, "/")[0] == ask(server, "/metrics/")[0] == 404
 
 
@@ -355,7 +355,7 @@ def test_the_verb(side, tmp_path):
     side.failed("'hospital' did not answer.\x1b[2J")
     found = command("status", tmp_path)
     assert found.exit_code == 0 and "\x1b" not in found.stdout
-    for words in ("bank, job credit", "training, round 12 of 30", "shop: connected", "hospital: away", "last error:"):
+    for words in ("bank, job credit", "training, round 12 of 30", "shop: connected", "hospital: absent", "last error:"):
         assert words in found.stdout
     facts = json.loads(command("status", tmp_path, "--json").stdout)
     assert facts["alive"] is True and facts["ails"] is None and facts["peers"][0]["name"] == "shop"
@@ -384,7 +384,7 @@ def test_a_narrow_terminal_without_colour(side):
     show(replace(side.status, began="1"), "it is gone.", console)
     text = re.sub(r"\x1b\[\d*m", "", screen.getvalue())
     assert all(len(line) <= 40 for line in text.splitlines()) and "\x1b[3" not in screen.getvalue()
-    assert "hospital: away for" in text and "warning: it is gone." in text
+    assert "hospital: absent for" in text and "warning: it is gone." in text
 
 
 @pytest.mark.parametrize(

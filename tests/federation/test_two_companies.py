@@ -142,7 +142,7 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
 @pytest.mark.long
 def test_the_page_followed_literally(followed: Followed) -> None:
     for block in blocks():
-        if block.text == "the link to 'lab' broke\n":  # section 6: the plug, while it trains
+        if block.text == "the connection to 'lab' broke\n":  # section 6: the plug, while it trains
             followed.wait_for_a_checkpoint()
             followed.running["lab"].send_signal(signal.SIGKILL)
         followed.follow(block)

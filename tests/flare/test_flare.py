@@ -95,7 +95,7 @@ def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None
     number = post.listener.wait("shop", 5.0)
     post.loses = once(lost)
     post.listener.send("shop", number, b"one")
-    with pytest.raises(Broken, match="the link to 'shop' broke: a letter was lost on its way"):
+    with pytest.raises(Broken, match="the connection to 'shop' broke: a request was lost on its way"):
         post.listener.receive("shop", number, 30.0)
     assert len(served) == (lost == ANSWER)
     again = post.listener.wait("shop", 5.0, after=number)
@@ -129,7 +129,7 @@ def test_a_silent_site_is_away_long_before_the_deadline() -> None:
     began = time.monotonic()
     with pytest.raises(AwayError, match="'shop' has not answered FLARE for") as caught:
         post.listener.receive("shop", number, 60.0)
-    post.listener.hang_up("shop", "away")
+    post.listener.hang_up("shop", "absent")
     with pytest.raises(AwayError, match="start its site again"):
         post.listener.wait("shop", 60.0, after=number)
     assert caught.value.party == "shop" and time.monotonic() - began < 20
@@ -200,9 +200,9 @@ def test_there_is_no_link_to_strangers() -> None:
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
 def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
-    told = refused(letter.frames[0], "shop")
-    assert letter.sender == "shop"
+    packet = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
+    told = refused(packet.frames[0], "shop")
+    assert packet.sender == "shop"
     if isinstance(error, ColonnadeError):
         assert (type(told), str(told)) == (type(error), str(error))
     else:  # its words may hold a value of a row
@@ -336,17 +336,17 @@ def follow(
 
 
 def test_a_job_that_a_fault_ended_is_cloned_until_it_is_finished(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, away, Outcome("running", 20), None, Outcome("finished", 20, result={"rounds": 30}))
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, absent, Outcome("running", 20), None, Outcome("finished", 20, result={"rounds": 30}))
     assert follow(server, tmp_path).result == {"rounds": 30}
     assert server.cloned == 3
     assert (tmp_path / "results" / "history.csv").read_text() == "3"
 
 
 def test_a_job_that_never_comes_further_is_given_up(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, *[away] * 9)
-    with pytest.raises(AwayError, match="'shop' is away") as caught:
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, *[absent] * 9)
+    with pytest.raises(AwayError, match="'shop' is absent") as caught:
         follow(server, tmp_path)
     assert caught.value.party == "shop" and server.cloned == submitting.TRIES
 
@@ -401,8 +401,8 @@ def test_a_site_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_dead_site_that_the_server_still_lists_is_waited_for(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, away, Outcome("finished", 10))
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, absent, Outcome("finished", 10))
     server.get_connected_client_list = lambda: [type("Client", (), {"name": "shop", "last_connect_time": 1.0})]
     with pytest.raises(AwayError, match="no site 'shop'"):
         follow(server, tmp_path, deadline=0.05)
