@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softmax
 
 from colonnade.core.method import Method, make_method, methods
+from colonnade.core.option_names import new_names
 from colonnade.core.options import number
 from colonnade.core.table import Table, check_classes, check_federation
 from colonnade.core.task import Task
@@ -63,7 +64,7 @@ def distil(
         )
     _check_labels(run.task, owner, temperature)
     targets = soft_targets(run.task, run.predict(tables), owner.labels, share, temperature)
-    options = {"task": run.settings.task, **options}
+    options = {"task": run.settings.task, **new_names(options, "distil()")}
     if isinstance(chosen, Local):
         # Without its origin, or a resumed run would look for the whole federation.
         tables, test = [replace(owner, origin=None)], test and test[:1]
