@@ -1,6 +1,7 @@
 """Wrap the prose of Markdown files at 100 characters: ``python docs/wrap.py [FILE ...]``, by default all pages.
 
-Paragraphs and list items with a longer line are wrapped anew, the others are left alone. Code, tables, headings and lines of HTML stay as they are. ``tests/docs/test_readme.py`` asks for the width.
+Paragraphs and list items with a longer line are wrapped anew, all others are left alone. Code, tables, headings and
+lines of HTML stay as they are. ``tests/docs/test_readme.py`` asks for the width.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def _wrapped(block: list[str]) -> list[str]:
 def _glued(words: str) -> str:
     """The text without line ends inside of code, or before what would begin a list or a heading."""
     parts = re.split(r"(`+[^`]*`+)", words)
-    text = "".join(part.replace(" ", _GLUE) if part.startswith("`") and len(part) < WIDTH - 20 else part for part in parts)
+    text = "".join(
+        part.replace(" ", _GLUE) if part.startswith("`") and len(part) < WIDTH - 20 else part for part in parts
+    )
     return re.sub(r" (?=([-+*|#>]|\d+[.)])( |$))", _GLUE, text)
 
 

@@ -26,11 +26,11 @@ from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import StatusFile
-from colonnade.flare import site_links as listening
+from colonnade.flare import owner_connections as listening
 from colonnade.flare import submit as submitting
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
-from colonnade.flare.site_links import FlareListener
+from colonnade.flare.owner_connections import FlareListener
+from colonnade.flare.site_connection import ANSWER, ASK, HERE, KNOCK, Fields, SiteConnection, told_of
 from colonnade.flare.submit import Submission
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused, refused_request
@@ -42,13 +42,13 @@ needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare i
 
 
 class Post:
-    """Carries messages between a listener and doors in threads; ``loses`` says which never arrive."""
+    """Carries messages between a listener and connections in threads; ``loses`` says which never arrive."""
 
-    def __init__(self, **doors: Door) -> None:
-        self.doors, self.loses = doors, lambda site, topic: False
+    def __init__(self, **connections: SiteConnection) -> None:
+        self.connections, self.loses = connections, lambda site, topic: False
         self.seen: list[tuple[str, str, Fields]] = []
         self.stopped = Event()
-        self.listener = FlareListener(list(doors), self.fire, self.stopped.is_set)
+        self.listener = FlareListener(list(connections), self.fire, self.stopped.is_set)
 
     def fire(self, site: str, topic: str, fields: Fields) -> None:
         self.seen.append((site, topic, fields))
@@ -56,8 +56,8 @@ class Post:
             Thread(target=self.carry, args=(site, topic, fields), daemon=True).start()
 
     def carry(self, site: str, topic: str, fields: Fields) -> None:
-        door, back = self.doors[site], HERE if topic == KNOCK else ANSWER
-        answer = door.knocked(fields) if topic == KNOCK else door.asked(fields)
+        connection, back = self.connections[site], HERE if topic == KNOCK else ANSWER
+        answer = connection.knocked(fields) if topic == KNOCK else connection.asked(fields)
         if answer is not None and not self.loses(site, back):
             self.listener.heard(back, answer)
 
@@ -80,7 +80,7 @@ def once(topic: str) -> Callable[[str, str], bool]:
 
 
 def test_a_letter_and_its_answer() -> None:
-    post = Post(bank=Door(lambda raw: b"bank " + raw), shop=Door(lambda raw: b"shop " + raw))
+    post = Post(bank=SiteConnection(lambda raw: b"bank " + raw), shop=SiteConnection(lambda raw: b"shop " + raw))
     for name in ("bank", "shop"):
         number = post.listener.wait(name, 5.0)
         assert number == post.listener.connection(name) == 1
@@ -91,7 +91,7 @@ def test_a_letter_and_its_answer() -> None:
 @pytest.mark.parametrize("lost", [ASK, ANSWER])
 def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None:
     served: list[bytes] = []
-    post = Post(shop=Door(lambda raw: served.append(raw) or raw))
+    post = Post(shop=SiteConnection(lambda raw: served.append(raw) or raw))
     number = post.listener.wait("shop", 5.0)
     post.loses = once(lost)
     post.listener.send("shop", number, b"one")
@@ -105,14 +105,14 @@ def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None
 
 
 def test_knocks_that_are_lost_are_repeated() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     post.loses = once(KNOCK)
     assert post.listener.wait("shop", 5.0) == 1
 
 
 def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None:
     go_on = Event()
-    post = Post(shop=Door(lambda raw: raw if go_on.wait(10) else b""))
+    post = Post(shop=SiteConnection(lambda raw: raw if go_on.wait(10) else b""))
     number = post.listener.wait("shop", 5.0)
     post.listener.send("shop", number, b"slow")
     with pytest.raises(AwayError, match="'shop' sent nothing for 1 s"):  # longer than SILENT, so it was not given up
@@ -122,7 +122,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None
 
 
 def test_a_silent_site_is_away_long_before_the_deadline() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: True
     post.listener.send("shop", number, b"?")
@@ -136,9 +136,9 @@ def test_a_silent_site_is_away_long_before_the_deadline() -> None:
 
 
 def test_another_process_at_a_site_is_another_connection() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     first = post.listener.wait("shop", 5.0)
-    post.doors["shop"] = Door(bytes)
+    post.connections["shop"] = SiteConnection(bytes)
     post.listener.send("shop", first, b"?")  # the new process does not know the key
     with pytest.raises(Broken, match="another process of it took its place"):
         post.listener.receive("shop", first, 30.0)
@@ -149,7 +149,7 @@ def test_another_process_at_a_site_is_another_connection() -> None:
 
 def test_nobody_speaks_for_a_site_without_what_it_was_told() -> None:
     """FLARE lets any site send in another's name; the owner takes only what answers its own fresh numbers."""
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: topic in (ASK, KNOCK)
     post.listener.send("shop", number, b"?")
@@ -164,26 +164,26 @@ def test_nobody_speaks_for_a_site_without_what_it_was_told() -> None:
 
 def test_a_site_answers_only_who_knows_its_key() -> None:
     served: list[bytes] = []
-    door = Door(lambda raw: served.append(raw) or raw)
-    key = door.knocked({"nonce": b"n"})["key"]
-    assert door.asked({"nonce": b"n", "key": bytes(16), "letter": b"x"}) is None
-    assert door.asked({"nonce": b"n", "letter": b"x"}) is None
+    connection = SiteConnection(lambda raw: served.append(raw) or raw)
+    key = connection.knocked({"nonce": b"n"})["key"]
+    assert connection.asked({"nonce": b"n", "key": bytes(16), "letter": b"x"}) is None
+    assert connection.asked({"nonce": b"n", "letter": b"x"}) is None
     assert served == []
-    assert door.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
+    assert connection.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
 
 
 def test_a_site_that_is_stopped_is_away_and_refuses_nothing() -> None:
     """FLARE ends a job's process in peace when its service is stopped; the job must go on when it is back."""
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
-    post.doors["shop"].close()
+    post.connections["shop"].close()
     post.listener.send("shop", number, b"?")
     with pytest.raises(AwayError, match="'shop' has not answered FLARE"):
         post.listener.receive("shop", number, 60.0)
 
 
 def test_a_job_that_flare_ends_is_left_at_once() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.stopped.set()
     with pytest.raises(LinkError, match="FLARE ended the job"):
@@ -193,7 +193,7 @@ def test_a_job_that_flare_ends_is_left_at_once() -> None:
 
 
 def test_there_is_no_link_to_strangers() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     with pytest.raises(LinkError, match="no site 'mill' in this job; there are shop"):
         post.listener.connection("mill")
 
@@ -211,7 +211,7 @@ def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> 
 
 
 def test_an_answer_without_a_letter_is_no_letter() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: topic == ASK
     post.listener.send("shop", number, b"?")
@@ -220,7 +220,7 @@ def test_an_answer_without_a_letter_is_no_letter() -> None:
 
 
 def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadline(tmp_path: Path) -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: True
     audit, status = (
@@ -251,8 +251,8 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
     assert noted == [(request, reply)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server
     site.handle_event("_end_run", None)
-    key = site._door._key
-    assert site._door.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
+    key = site._connection._key
+    assert site._connection.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
 
 
 # Papers without certificates

@@ -376,7 +376,7 @@ def test_every_method_learns_from_soft_targets(name: str, seal: Any) -> None:
     assert run.evaluate(federation(run.method))["accuracy"] > 0.3
 
 
-# The front door
+# By cn.train and job files
 
 
 def test_seals_are_written_down(tmp_path: Path) -> None:

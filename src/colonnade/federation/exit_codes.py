@@ -49,7 +49,7 @@ _MEANINGS = {
     Exit.REFUSED: "a certificate, an identity, a clock, a version or a field of the manifest was refused",
     Exit.PROTOCOL: "a peer broke the protocol",
     Exit.FOLDER: "the disk is full, or a folder or checkpoint cannot be used",
-    Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is spent",
+    Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is used up",
     Exit.INTERRUPTED: "somebody stopped it (Ctrl-C, or a service that was stopped); it can be resumed",
 }
 _BY_CLASS = {

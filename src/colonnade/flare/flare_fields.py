@@ -5,7 +5,7 @@ from __future__ import annotations
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 
-from colonnade.flare.door import LETTER, Fields
+from colonnade.flare.site_connection import LETTER, Fields
 
 OK = ReturnCode.OK
 LONGEST = 64  # bytes of everything but a request or reply

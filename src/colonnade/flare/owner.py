@@ -14,10 +14,10 @@ from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.side_files import read_owner_file
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, terms_of
-from colonnade.flare.door import TO_OWNER, Fields
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.flare.outcome import Outcome, copy_results, stopped_by
-from colonnade.flare.site_links import FlareListener
+from colonnade.flare.owner_connections import FlareListener
+from colonnade.flare.site_connection import TO_OWNER, Fields
 from colonnade.report import RunView
 
 

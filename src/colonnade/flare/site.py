@@ -15,8 +15,8 @@ from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.side_files import read_party_file
 from colonnade.federation.side_sections import PartyFile
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, told_of
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
+from colonnade.flare.site_connection import ANSWER, ASK, HERE, KNOCK, SiteConnection, told_of
 from colonnade.runtime.remote.request_server import refused_request
 from colonnade.runtime.setup import threads
 
@@ -30,10 +30,10 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
         super().__init__()
         self._name, self._local, self._folder = "", Path(), Path()
         self._party: PartyProcess | None = None
-        self._door = Door(self._serve)
+        self._connection = SiteConnection(self._serve)
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """Open the door when the run starts, and note it if it ends before the job does."""
+        """Take requests when the run starts, and note it if it ends before the job does."""
         if event_type == EventType.START_RUN:
             engine = fl_ctx.get_engine()
             workspace = engine.get_workspace()
@@ -43,7 +43,7 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
             engine.register_aux_message_handler(KNOCK, self._knocked)
             engine.register_aux_message_handler(ASK, self._asked)
         elif event_type == EventType.END_RUN:
-            self._door.close()
+            self._connection.close()
             if self._party is not None and not self._party.session.ended:
                 self._party.stop("FLARE ended the job.")
 
@@ -52,13 +52,13 @@ class Site(Executor):  # type: ignore[misc]  # nvflare has no types
         return make_reply(ReturnCode.TASK_UNKNOWN)
 
     def _knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        here = self._door.knocked(fields_in(request))
+        here = self._connection.knocked(fields_in(request))
         if here is not None:
             fl_ctx.get_engine().fire_and_forget_aux_request(HERE, shareable_of(here), fl_ctx, optional=True)
         return make_reply(OK)
 
     def _asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        answer = self._door.asked(fields_in(request))
+        answer = self._connection.asked(fields_in(request))
         if answer is not None:
             fl_ctx.get_engine().fire_and_forget_aux_request(ANSWER, shareable_of(answer), fl_ctx)
         return make_reply(OK)

@@ -1,4 +1,4 @@
-"""The front door: ``train`` and ``resume``."""
+"""``train`` and ``resume``, the two ways to begin a run."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from threading import Condition
 from colonnade.errors import AwayError, Broken, LinkError
 from colonnade.federation.listener import check_size
 from colonnade.federation.terms import LIMIT
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, LETTER, Fields
+from colonnade.flare.site_connection import ANSWER, ASK, HERE, KNOCK, LETTER, Fields
 
 Fire = Callable[[str, str, Fields], None]
 LOOK = 0.5  # seconds between two looks at whether FLARE is ending the job
@@ -22,7 +22,7 @@ SILENT = 10.0  # seconds in which a living site answers a knock, whatever it com
 _KNOCKS = 64  # knocks of a site that may still be answered
 
 
-class _SiteLink:
+class _KnownSite:
     """A site's process, since it said that it is here."""
 
     def __init__(self, number: int, key: bytes) -> None:
@@ -48,7 +48,7 @@ class FlareListener:
 
     def __init__(self, names: Sequence[str], fire: Fire, stopped: Callable[[], bool] = lambda: False) -> None:
         self._fire, self._stopped = fire, stopped
-        self._links: dict[str, _SiteLink] = {}
+        self._sites: dict[str, _KnownSite] = {}
         self._knocks: dict[str, deque[bytes]] = {name: deque(maxlen=_KNOCKS) for name in names}
         self._knocked = dict.fromkeys(names, 0.0)
         self._changed = Condition()
@@ -59,19 +59,19 @@ class FlareListener:
             if topic == HERE:
                 self._here(fields)
             elif topic == ANSWER:
-                for link in self._links.values():
-                    if link.nonce and link.nonce == fields.get("nonce"):
-                        link.nonce, link.lost, link.heard = b"", 0, time.monotonic()
+                for known in self._sites.values():
+                    if known.nonce and known.nonce == fields.get("nonce"):
+                        known.nonce, known.lost, known.heard = b"", 0, time.monotonic()
                         reply = fields.get(LETTER, b"")
-                        link.replies.put(reply if len(reply) <= LIMIT else b"")  # an empty one is refused as no reply
+                        known.replies.put(reply if len(reply) <= LIMIT else b"")  # an empty one is refused as no reply
 
     def connection(self, party: str) -> int:
         """The number of the site's present connection; 0 if it has none, and then it is asked for one."""
         with self._changed:
             self._check_name(party)
-            link = self._links.get(party)
-            if link is not None and not link.ended:
-                return link.number
+            known = self._sites.get(party)
+            if known is not None and not known.ended:
+                return known.number
         self._knock(party, CALL)
         return 0
 
@@ -93,31 +93,31 @@ class FlareListener:
     def send(self, party: str, connection: int, data: bytes) -> None:
         """Send a request and do not wait."""
         check_size(data, LIMIT)
-        link, nonce = self._link(party, connection), os.urandom(16)
+        known, nonce = self._known(party, connection), os.urandom(16)
         with self._changed:
-            link.nonce, link.lost, link.heard = nonce, 0, time.monotonic()
-        self._fire(party, ASK, {"nonce": nonce, "key": link.key, LETTER: data})
+            known.nonce, known.lost, known.heard = nonce, 0, time.monotonic()
+        self._fire(party, ASK, {"nonce": nonce, "key": known.key, LETTER: data})
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The reply to the last request; raises if either was lost, or if the site does not answer any more."""
-        link, until = self._link(party, connection), time.monotonic() + seconds
+        known, until = self._known(party, connection), time.monotonic() + seconds
         while True:
             rest = until - time.monotonic()
             try:
-                return link.replies.get(timeout=max(min(rest, LOOK), 0.0))
+                return known.replies.get(timeout=max(min(rest, LOOK), 0.0))
             except Empty:
                 self._check_running()
             if rest <= 0:
                 raise AwayError(
                     f"'{party}' sent nothing for {seconds:g} s; see that it is well, or wait longer.", party
                 )
-            self._look_after(party, link)
+            self._look_after(party, known)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the site's connection; the next knock makes another."""
         with self._changed:
-            if party in self._links and not self._links[party].ended:
-                self._links[party].ended = f"we hung up: {reason}"
+            if party in self._sites and not self._sites[party].ended:
+                self._sites[party].ended = f"we hung up: {reason}"
 
     def close(self) -> None:
         """Hang up on all."""
@@ -129,13 +129,13 @@ class FlareListener:
         party = next((name for name, sent in self._knocks.items() if nonce in sent), None)
         if party is None:
             return
-        link = self._links.get(party)
-        if link is not None and not link.ended and link.key == key:
-            link.here(fields.get("last", b""), fields.get("done", b""))
+        known = self._sites.get(party)
+        if known is not None and not known.ended and known.key == key:
+            known.here(fields.get("last", b""), fields.get("done", b""))
             return
-        if link is not None and not link.ended:
-            link.ended = "another process of it took its place."
-        self._links[party] = _SiteLink(link.number + 1 if link else 1, key)
+        if known is not None and not known.ended:
+            known.ended = "another process of it took its place."
+        self._sites[party] = _KnownSite(known.number + 1 if known else 1, key)
         self._changed.notify_all()
 
     def _knock(self, party: str, every: float) -> None:
@@ -148,25 +148,25 @@ class FlareListener:
             self._knocks[party].append(nonce)
         self._fire(party, KNOCK, {"nonce": nonce})
 
-    def _look_after(self, party: str, link: _SiteLink) -> None:
+    def _look_after(self, party: str, known: _KnownSite) -> None:
         """Ask a slow site how it is; what it says once is no proof of a loss, as messages overtake each other."""
-        silence = time.monotonic() - link.heard
-        if link.lost >= 2:
-            link.ended = "a request was lost on its way."
-        if link.ended:
-            raise Broken(f"the connection to '{party}' broke: {link.ended}", party)
+        silence = time.monotonic() - known.heard
+        if known.lost >= 2:
+            known.ended = "a request was lost on its way."
+        if known.ended:
+            raise Broken(f"the connection to '{party}' broke: {known.ended}", party)
         if silence > SILENT:
             raise AwayError(f"'{party}' has not answered FLARE for {silence:.0f} s; start its site again.", party)
-        if silence > DOUBT or link.lost:
+        if silence > DOUBT or known.lost:
             self._knock(party, DOUBT)
 
-    def _link(self, party: str, connection: int) -> _SiteLink:
+    def _known(self, party: str, connection: int) -> _KnownSite:
         self._check_name(party)
-        link = self._links.get(party)
-        if link is None or link.number != connection or link.ended:
-            why = "it has none." if link is None else link.ended or "another process of it took its place."
+        known = self._sites.get(party)
+        if known is None or known.number != connection or known.ended:
+            why = "it has none." if known is None else known.ended or "another process of it took its place."
             raise Broken(f"the connection to '{party}' broke: {why}", party)
-        return link
+        return known
 
     def _check_name(self, party: str) -> None:
         if party not in self._knocks:

@@ -28,7 +28,7 @@ LETTER = "letter"  # the field of a request, and of a reply; its name is part of
 Fields = dict[str, bytes]
 
 
-class Door:
+class SiteConnection:
     """One process of a site, which serves requests with ``serve``."""
 
     def __init__(self, serve: Callable[[bytes], bytes]) -> None:
