@@ -36,7 +36,7 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # zipfile, lzma, numpy, pandas and Pillow each raise different ones
         reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file anew.") from error
+        raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file again.") from error
 
 
 def optional(module: str) -> Any:

@@ -1,4 +1,4 @@
-"""How an owner ends a job: every party hears that the job is over, and none of them serves it again."""
+"""How an owner ends a job: it tells every party that the job is over, and no party serves the job again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class EndOfJob:
-    """The end as the owner keeps it on its disk: that the job is over, and who has heard of it.
+    """The end of a job on the owner's disk: that the job is over, and which parties were told.
 
     It is written before anybody is told. An owner that dies on the way tells the others when it is started again, by
     the word ``end``: parties that have ended serve no requests of a run.
@@ -30,7 +30,7 @@ class EndOfJob:
         return self.folder.ended is not None
 
     def tell(self, parties: Iterable[str], call: Callable[[str], object] | None = None) -> None:
-        """Tell those who have not heard, by a request of the run if ``call`` sends one; each is waited for once."""
+        """Tell the parties that do not know yet, by a request of the run if ``call`` sends one; wait for each once."""
         if not self.is_over:
             self.folder.end(heard=[])
         for party in parties:
@@ -48,7 +48,7 @@ class EndOfJob:
         return list((self.folder.ended or {}).get("heard", []))
 
     def _tell(self, party: str, call: Callable[[str], object] | None) -> None:
-        """Tell one party; if it went before it answered the request, its next process is told by a word."""
+        """Tell one party; if it ended before it answered the request, tell its next process by the word ``end``."""
         if call is not None:
             try:
                 call(party)

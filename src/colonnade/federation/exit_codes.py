@@ -1,4 +1,4 @@
-"""With which code a side of a federation ends, so that whoever started it knows what to do without reading its log.
+"""The exit codes of a side of a federation: they say what to do without reading the side's log.
 
 Causes are found by the names of an error's classes, nearest first, so each error needs one line here and no import.
 """

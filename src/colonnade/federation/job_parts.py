@@ -1,4 +1,4 @@
-"""What follows from the terms and the plan of a job alone, the same at every side."""
+"""Values that every side works out alike from the terms and the plan of a job."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def preparation_in(folder: Path, name: str) -> Preparation:
 
 
 def stand_in(plan: Mapping[str, Any], name: str) -> Table:
-    """A party's training table as the plan has it, in which nothing true stands."""
+    """A party's training table with the shape that the plan gives, and without real values."""
     _, rows, shape = next(table for table in plan["tables"] if table[0] == name)
     return Table(np.arange(rows), torch.zeros(1, *shape).expand(rows, *shape), name=name)
 

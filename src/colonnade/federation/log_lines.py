@@ -66,7 +66,7 @@ class NoValues(logging.Filter):
     """Lets every record pass, with everything taken out of it that is no plain value."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Make one record fit to be written, wherever it goes from here."""
+        """Remove from a record what no log may show."""
         args = record.args
         if isinstance(args, tuple):
             record.args = tuple(plain(value) for value in args)
@@ -108,7 +108,7 @@ class Json(logging.Formatter):
 
 
 def log_to(how: str = "lines", level: int | str = logging.INFO, stream: TextIO | None = None) -> logging.Logger:
-    """Send what Colonnade logs to a stream (stderr, if none is given); calling it again changes its mind."""
+    """Send Colonnade's log to a stream (by default stderr); a later call replaces the earlier one."""
     if how not in FORMATS:
         raise unknown("log format", how, FORMATS)
     log = logging.getLogger("colonnade")
@@ -133,7 +133,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """An error's own words, if they are words."""
+    """An error's own text, if it is a text."""
     said = str(error) if all(type(arg) in _PLAIN for arg in error.args) else "<left out>"
     return f"{type(error).__name__}: {_without_values(said)}"
 

@@ -1,4 +1,4 @@
-"""What a party's own network may be: what it sends of a row must not give its columns away.
+"""Which networks a party accepts: what they send of a row must not reveal the party's columns.
 
 A network without a hidden layer is one matrix and a bend. Whoever gets as many numbers of a row as the party has
 columns has a linear system for the columns; a few known rows give the matrix. A narrow network gives no fewer: rounds

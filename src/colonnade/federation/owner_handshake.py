@@ -92,7 +92,7 @@ class OwnerHandshake:
         self._say_terms(link)
         proof = self._say_signed(link)
         if self._common is None or proof != self._common.proof:
-            raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job anew.")
+            raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job again.")
         self._say_prepare(link, self._common)
         self._say_plan(link)
         self._say_begin(link)

@@ -79,7 +79,7 @@ class OwnerProcess:
         return run
 
     def finished(self) -> dict[str, Any] | None:
-        """The summary of a run that came to its end before; whoever has not heard of that is told now."""
+        """The summary of a run that ended before; parties that were not told of the end are told now."""
         if not self.session.end.is_over:
             return None
         self.session.tell_end()

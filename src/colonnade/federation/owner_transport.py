@@ -1,4 +1,4 @@
-"""How the owner reaches its parties, whatever connects them: after a broken connection it asks the same again."""
+"""How the owner reaches its parties. After a broken connection it sends the same request again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Connections(Protocol):
         """Wait until the party has a connection with a number above ``after``, and give it."""
 
     def send(self, party: str, connection: int, data: bytes) -> None:
-        """Hand a message over, and do not wait for it to be gone."""
+        """Hand a message over, without waiting until it is sent."""
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
@@ -50,7 +50,7 @@ class Connections(Protocol):
 
 @dataclass(frozen=True)
 class OwnerRecords:
-    """Where the owner writes down what happens: for auditors, for monitoring, for whoever asks for its status."""
+    """Where the owner writes down what happens: for auditors, for monitoring, and for status requests."""
 
     audit: AuditLog
     metrics: Metrics

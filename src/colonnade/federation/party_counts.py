@@ -1,4 +1,4 @@
-"""What a party counts by itself, in its own folder and on the disk before anything leaves that it is the price of."""
+"""What a party counts in its own folder: each count is on the disk before the party sends what it counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Runs:
     """How often a party let a job begin: another job is one more run, and so is the same job begun afresh.
 
     The owner names a run by a number that it drew and keeps in its folder. Whoever leads a job with another number
-    has not the folder that the run is in, so it begins anew.
+    has not the folder that the run is in, so it begins again.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -107,7 +107,7 @@ class PartyHandshake:
         if difference:
             raise ManifestError(
                 f"the terms are not those that '{self.name}' has signed, in {difference}; undo that, or start both "
-                "anew."
+                "again."
             )
         self._take_run(terms, run)
         return {"signature": sign(self.identity, "terms", terms).hex()}
@@ -199,7 +199,7 @@ class PartyHandshake:
         signature = hex_of(facts, "signature", 64)
         verify(self.party_file.owner, signed_bytes("plan", plan), signature, "the owner's plan")
         if plan.get("terms") != digest(job.terms).hex():
-            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
+            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start over.")
         own, allow = self._tables[0], self.party_file.allow
         if job.trained is not None:
             check_prediction_plan(plan, job.run_folder.plan(), self.name, own.rows, allow)

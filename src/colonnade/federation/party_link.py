@@ -67,7 +67,7 @@ class PartyLink:
         return self.agreed_as == self.incarnation
 
     def met(self, incarnation: bytes) -> None:
-        """A process of this party answered a hello; another process than before begins the handshake anew."""
+        """A process of this party answered a hello; another process than before begins the handshake again."""
         if incarnation != self.incarnation:
             self.conversation.restart()
         self.conversation.say("hello")

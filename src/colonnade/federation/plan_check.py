@@ -1,4 +1,4 @@
-"""What a party makes sure of before it signs a plan: that it follows from the terms, and that its operator allows it.
+"""The check of a plan before a party signs it: it must follow from the terms, and the operator must allow it.
 
 Settings, networks and messages are worked out of terms, rows and shapes, so nothing that the owner says is taken on
 trust but shapes, outputs and task.

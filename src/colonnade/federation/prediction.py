@@ -69,7 +69,7 @@ class Unfinished:
         return str(known["number"])
 
     def finish(self) -> None:
-        """The next one is another job; say so when the scores are where they belong."""
+        """End this prediction, once its scores are written; the next prediction is another job."""
         self.place.unlink(missing_ok=True)
 
 
@@ -101,7 +101,7 @@ class Prediction:
         self.session.gather(on_progress)
 
     def earlier(self) -> Scores | None:
-        """The scores of a prediction that came to its end before its owner had handed them on."""
+        """The scores of a prediction that ended before its owner wrote them out."""
         if not self.session.end.is_over:
             return None
         self.session.tell_end()

@@ -40,7 +40,7 @@ FAMILIES = (ROUNDS, ROUND, MESSAGES, BYTES, WAITED, RECONNECTS, FAULTS, UP, TURN
 
 
 class Metrics:
-    """What one side counts; any thread may tell it."""
+    """The counters of one side; any thread may use them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -61,7 +61,7 @@ class Metrics:
         self._passed(by, "received", size)
 
     def waited(self, peer: str, seconds: float) -> None:
-        """So long was a peer waited for."""
+        """Add seconds that this side waited for a peer."""
         self._add(WAITED, seconds, peer)
 
     def reconnected(self, peer: str) -> None:

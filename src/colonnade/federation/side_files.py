@@ -192,7 +192,7 @@ def _peers(keys: dict[str, Any], beside: Path) -> dict[str, bytes]:
 
 
 def _check_address(key: str, address: str, name: str) -> None:
-    """An address that is none is a mistake in the file, and no network mends it."""
+    """Refuse an address that is not one: that is a mistake in the file."""
     try:
         split_address(address)
     except LinkError as error:

@@ -1,4 +1,4 @@
-"""What terms and plans look like, field by field: kinds, ranges, lengths. Nothing that came is used before it fits.
+"""What terms and plans look like, field by field: kinds, ranges, lengths. All is checked before use.
 
 A form is a function of a value and of its place; it raises :class:`MessageError` with the place in it. The options of
 methods, networks, optimisers and seals are those of their classes, so that they are told once.
@@ -43,7 +43,7 @@ def check_terms_form(value: Mapping[str, Any]) -> None:
 
 
 def check_plan_form(value: Mapping[str, Any]) -> None:
-    """The same for a plan."""
+    """Refuse a plan that is not whole, or holds what does not belong there; the field is named."""
     _plan()(value, "plan")
 
 
@@ -187,7 +187,7 @@ def _record(needed: Mapping[str, Form], optional: Mapping[str, Form] | None = No
 
 
 def _anything(value: Any, where: str, deep: int = _DEEP) -> None:
-    """Plain data of which nothing more is known: options of somebody's own method."""
+    """Plain data without a known form: the options of a user's own method."""
     if isinstance(value, list | dict) and deep:
         _listed(lambda entry, at: _anything(entry, at, deep - 1), 1000)(
             list(value.values()) if isinstance(value, dict) else value, where

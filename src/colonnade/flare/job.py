@@ -1,4 +1,4 @@
-"""A job folder for FLARE: names alone, since data, keys and what is allowed stay with each side's operator."""
+"""A job folder for FLARE. It holds only names: data, keys and permissions stay with each side's operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from colonnade.federation.terms import digest, terms_of
 
 
 def check_installed() -> None:
-    """Say what to install, if it is not."""
+    """Refuse to go on without nvflare, and say what to install."""
     if find_spec("nvflare") is None:
         raise ConfigError("nvflare is not installed; install it with: pip install 'colonnade[flare]'.")
 

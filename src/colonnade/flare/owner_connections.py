@@ -54,7 +54,7 @@ class FlareListener:
         self._changed = Condition()
 
     def heard(self, topic: str, fields: Fields) -> None:
-        """Take what a site sent; whatever answers nothing of ours is nobody's."""
+        """Handle a message of a site; one that answers no message of ours is ignored."""
         with self._changed:
             if topic == HERE:
                 self._here(fields)
@@ -139,7 +139,7 @@ class FlareListener:
         self._changed.notify_all()
 
     def _knock(self, party: str, every: float) -> None:
-        """Ask a site whether it is there, so often at most."""
+        """Ask a site whether it is there, but not more often than ``every`` seconds."""
         with self._changed:
             if time.monotonic() - self._knocked[party] < every:
                 return
@@ -149,7 +149,7 @@ class FlareListener:
         self._fire(party, KNOCK, {"nonce": nonce})
 
     def _look_after(self, party: str, known: _KnownSite) -> None:
-        """Ask a slow site how it is; what it says once is no proof of a loss, as messages overtake each other."""
+        """Ask a slow site which request it has. One answer proves no loss, because messages overtake each other."""
         silence = time.monotonic() - known.heard
         if known.lost >= 2:
             known.ended = "a request was lost on its way."

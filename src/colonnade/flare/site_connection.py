@@ -37,18 +37,18 @@ class SiteConnection:
         self._closed = False
 
     def close(self) -> None:
-        """Say nothing more, when the request at hand is answered: to the owner this site is absent from then on."""
+        """Stop answering, after the present request: for the owner this site is absent from then on."""
         with self._busy:
             self._closed = True
 
     def knocked(self, fields: Fields) -> Fields | None:
-        """What to say to a knock; at once, whatever else is being done."""
+        """The answer to a knock, given at once even while a request is served."""
         if self._closed:
             return None
         return {"nonce": fields.get("nonce", b""), "key": self._key, "last": self._last, "done": self._done}
 
     def asked(self, fields: Fields) -> Fields | None:
-        """The reply to a request, after all before it; none to somebody who does not know the key."""
+        """The reply to a request, after earlier requests; None for a sender that does not know the key."""
         if not hmac.compare_digest(fields.get("key", b""), self._key) or len(fields.get(LETTER, b"")) > LIMIT:
             return None
         self._last = nonce = fields["nonce"]
@@ -61,7 +61,7 @@ class SiteConnection:
 
 
 def told_of(error: Exception, name: str) -> ColonnadeError:
-    """What the owner is told of an error: a sentence of ours, of any other no more than its kind.
+    """The error that the owner is told: one of ours as it is, and only the type of any other.
 
     The words of an error that nobody expected may hold a value of a row.
     """

@@ -70,7 +70,7 @@ def _new_session(kit: Path) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what FLARE prints away from the results, and what it logs to itself: its errors come as exceptions."""
+    """Keep FLARE's prints and logs out of our output; its errors come as exceptions."""
     logger = logging.getLogger("nvflare")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -107,7 +107,7 @@ class Submission:
             self.say(f"FLARE has it again as job {number}")
 
     def wait_for_sites(self, *, anew: bool = False) -> None:
-        """Wait until all sites are connected; ``anew``: and were heard of since, as a dead one is listed for long."""
+        """Wait until all sites are connected; with ``anew`` since now, because FLARE lists a dead site for a while."""
         until, before = time.monotonic() + self.deadline, self._heard_of() if anew else {}
         reported: list[str] = []
         while True:

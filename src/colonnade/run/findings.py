@@ -21,7 +21,7 @@ MOST_POINTS = 200  # of a curve
 MOST_PLACES = 300  # of a map
 MOST_CLASSES = 200  # beyond that nobody reads a confusion matrix, and it would fill the checkpoint
 MOST_VALUES = 12  # histograms, one per value of a row
-BARS = 31  # of a histogram, odd so that one lies around nought
+BARS = 31  # of a histogram, odd so that one lies around zero
 
 
 def find(task: Task, outputs: Tensor, labels: Tensor) -> dict[str, Any]:
@@ -92,13 +92,13 @@ def _of_classes(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
         findings["confusion"] = pairs.reshape(classes, classes).tolist()
     if classes == 2 and len(torch.unique(labels)) == 2:
         true, false = above(outputs[:, 1] - outputs[:, 0], labels)
-        findings["roc"] = _thin(_from_nought(false / false[-1]), _from_nought(true / true[-1]))
+        findings["roc"] = _thin(_from_zero(false / false[-1]), _from_zero(true / true[-1]))
         findings["pr"] = _thin(true / true[-1], true / (true + false))
         findings["calibration"] = [list(interval) for interval in calibration(outputs, labels)]
     return findings
 
 
-def _from_nought(shares: Tensor) -> Tensor:
+def _from_zero(shares: Tensor) -> Tensor:
     return torch.cat([shares.new_zeros(1), shares])
 
 

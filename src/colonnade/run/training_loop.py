@@ -62,7 +62,7 @@ def _set_out(run: Run, test: Sequence[Table] | None) -> None:
 
 
 def _insist(run: Run, work: Callable[[], R]) -> R:
-    """Do something again as long as whoever was absent from it comes back."""
+    """Do some work, and repeat it as long as the party that was absent from it comes back."""
     while True:
         try:
             return work()
@@ -71,7 +71,7 @@ def _insist(run: Run, work: Callable[[], R]) -> R:
 
 
 def _come_back(run: Run, error: AwayError) -> None:
-    """Wait for whoever was absent, and let all sides go back to the newest checkpoint, as a resumed run does."""
+    """Wait for the absent party, and let all sides go back to the newest checkpoint, as a resumed run does."""
     while True:
         if run.folder is None or not run.parties.wait_for(error.party):
             raise error

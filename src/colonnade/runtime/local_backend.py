@@ -143,7 +143,7 @@ def heard(halves: Sequence[PartyHalf], call: Call, *, encoded: bool = False) -> 
     if not call.shared:
         return {k: _hear(halves[k], k, call, encoded) for k in call.wires}
     codec = halves[0].ends.seals.down
-    # Without feedback all receivers make the same of a message, so one may do it for all.
+    # Without feedback all receivers decode a message alike, so it is decoded once for all.
     apart = encoded or (codec is not None and codec.feedback)
     messages = [_hear(halves[k], k, call, encoded) for k in (call.wires if apart else [next(iter(call.wires))])]
     return dict.fromkeys(call.chosen, messages[0])

@@ -134,7 +134,7 @@ class AllParties(Parties):
     # who took part
 
     def forget_asked(self) -> None:
-        """Begin to note anew who is asked for anything."""
+        """Begin again to note who is asked for anything."""
         self._asked.clear()
 
     @property

@@ -72,5 +72,5 @@ def _digest(flat: Mapping[str, Tensor]) -> Tensor:
 def _not_known(folder: Path, why: str) -> CheckpointError:
     return CheckpointError(
         f"{folder / SPENT}, without which nobody knows what was spent of the privacy budgets, is {why}; "
-        "bring it back from a copy, or start anew."
+        "bring it back from a copy, or start over."
     )

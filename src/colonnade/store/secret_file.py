@@ -26,7 +26,7 @@ def secret_in(folder: Path) -> bytes:
     except OSError as error:
         raise FolderError(f"{place} cannot be written or read: {error.strerror}; free some space.") from None
     if len(raw) != SECRET_BYTES:
-        raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start anew.")
+        raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start over.")
     return raw
 
 

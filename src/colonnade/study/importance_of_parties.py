@@ -23,7 +23,7 @@ from colonnade.study.compared_score import check_may_compare, check_run, score, 
 from colonnade.study.noisy_tables import check_scale, exchanged, noisy, shuffled
 
 WAYS = {
-    "permutation": "the party's columns are dealt out anew among the rows",
+    "permutation": "the party's columns are shuffled among the rows",
     "noise": "noise of N(0, scale^2) is added to the party's columns (VIM's noisy test party)",
     "absent": "the party is absent, and zeros or the run's own policy stand for its answers",
 }
@@ -64,7 +64,7 @@ def importance(
 ) -> Importance:
     """How much accuracy on held-out rows is lost when one party's columns say nothing; for any method.
 
-    ``by="permutation"`` deals the party's columns out anew among the rows, ``"noise"`` adds N(0, ``scale``^2) to them
+    ``by="permutation"`` shuffles the party's columns among the rows, ``"noise"`` adds N(0, ``scale``^2) to them
     as the VIM paper does, and ``"absent"`` leaves the party out (under the run's ``missing=`` policy, or with zeros).
     The spread is over ``repeats``, each with another disturbance and another bootstrap of the rows.
 

@@ -20,7 +20,7 @@ RECENT = 0.05  # networks move in training, so after twenty rounds a mean forget
 
 
 def memory_name(party: str, turn: Turn) -> str:
-    """Under which name whoever leads the turn remembers a party: each of several owners hears of its own rows."""
+    """The name under which the leader of a turn remembers a party: each of several owners remembers its own rows."""
     return party if turn.leader == OWNER else f"{turn.leader}/{party}"
 
 

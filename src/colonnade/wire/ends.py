@@ -1,4 +1,4 @@
-"""The ends of the wire that this process has: what each side's seals do to its messages, and remember of them."""
+"""The ends of the wire in this process: each side's seals, and what they remember of earlier messages."""
 
 from __future__ import annotations
 

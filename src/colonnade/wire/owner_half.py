@@ -39,7 +39,7 @@ class Checks(Protocol):
 
 
 class OwnerHalf:
-    """The half of whoever leads a turn. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
+    """The half of a turn's leader. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
 
     def __init__(
         self,

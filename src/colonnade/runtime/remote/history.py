@@ -45,7 +45,7 @@ class History:
             self.digest = hashlib.sha256(self.digest).digest()
 
     def state(self) -> dict[str, Tensor]:
-        """For a state that is kept: whoever goes back to it has its history again."""
+        """The history as a part of a kept state: a party that goes back to the state has the history of that time."""
         return {"seal/told": torch.tensor(list(self.digest), dtype=torch.uint8)} if self.binds else {}
 
     def load(self, state: Mapping[str, Tensor]) -> None:

@@ -151,7 +151,7 @@ def log_failure(what: str, error: Exception) -> None:
 
 
 def unexpected(error: Exception, what: str) -> ColonnadeError:
-    """What the owner hears of an error that nobody foresaw: its words stay here, since they may hold our values."""
+    """The error that the owner is told of an unexpected one: its text stays here, because it may hold our values."""
     log_failure(what, error)
     return MessageError(
         f"'{printable(what, 40)}' lacks something, or holds what does not belong there ({type(error).__name__}); do "
