@@ -178,9 +178,9 @@ class Trial:
 
     def command(self, name: str) -> list[str]:
         """What would be typed after ``colonnade``."""
-        paper = self.folder / name / ("job.toml" if name == OWNER else "party.toml")
+        side_file = self.folder / name / ("job.toml" if name == OWNER else "party.toml")
         verb = ["owner", "--quiet"] if name == OWNER else ["party"]
-        return [*verb, str(paper), "--folder", str(self.run_folder(name))]
+        return [*verb, str(side_file), "--folder", str(self.run_folder(name))]
 
     def start(self, name: str, knobs: Knobs | None = None) -> Side:
         """Start a side, or start it again."""

@@ -170,7 +170,7 @@ def test_enough_are_opened() -> None:
 # With real requests
 
 
-def test_a_lying_host_gets_nothing_from_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lying_owner_gets_nothing_from_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_sides(tmp_path)
     liars: list[KeyPerId] = []
 

@@ -111,7 +111,7 @@ def test_signed_terms_have_the_names_that_older_partners_know(tmp_path: Path) ->
     sides = Sides(make_sides(tmp_path))
 
     def written(name: str) -> OwnerFile:
-        return sides.owner_paper("vafl", train=f'rounds = 2\n{name} = "skip"')
+        return sides.owner_file("vafl", train=f'rounds = 2\n{name} = "skip"')
 
     new = terms_of(written("when_absent"))
     with pytest.warns(DeprecationWarning, match="when_absent"):

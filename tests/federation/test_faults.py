@@ -124,7 +124,7 @@ def test_who_dies_while_the_end_is_told_comes_back_and_ends_well(make: Make, und
 
 
 @pytest.mark.long
-def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
+def test_requests_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     twice = Knobs(twice=tuple(range(2, 60, 3)), again=tuple(range(25, 60, 4)))
     assert trial.run({"shop": [twice], "clinic": [twice]}), trial.words(OWNER)
@@ -251,9 +251,9 @@ class Predicts(Trial):
 def test_a_prediction_goes_on_after_deaths_of_either_side(tmp_path: Path) -> None:
     with Predicts(tmp_path / "trial", method="splitnn", rounds=2) as trial:
         for party in PARTIES:
-            paper = trial.folder / party / "party.toml"
+            side_file = trial.folder / party / "party.toml"
             more = '[predict]\nfiles = "rows.csv"\n[allow]\nruns = 3\n'
-            paper.write_text(paper.read_text().replace("[allow]\n", more))
+            side_file.write_text(side_file.read_text().replace("[allow]\n", more))
         assert trial.run() and finished(trial), trial.words(OWNER)
         undisturbed = trial.scores("scores.csv", {})
         deaths = {"shop": [Knobs(kill_before=18), Knobs(kill_before=8)], OWNER: [Knobs(kill_before=38)]}

@@ -56,8 +56,8 @@ def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_c
 def test_the_terms_of_every_method_are_the_same_after_a_restart(sides: Sides, method: str, tmp_path: Path) -> None:
     for more in ("", '[model]\nkind = "mlp"\nhidden = [7, 5]\n[[seal]]\nkind = "bits"'):
         for _ in range(2):
-            JobFolder(tmp_path / f"desk{len(more)}").take_terms(
-                terms_of(sides.owner_paper(method, federation=ACCEPTED, more=more))
+            JobFolder(tmp_path / f"job{len(more)}").take_terms(
+                terms_of(sides.owner_file(method, federation=ACCEPTED, more=more))
             )
 
 

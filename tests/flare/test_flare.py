@@ -79,7 +79,7 @@ def once(topic: str) -> Callable[[str, str], bool]:
     return loses
 
 
-def test_a_letter_and_its_answer() -> None:
+def test_a_request_and_its_answer() -> None:
     post = Post(bank=SiteConnection(lambda raw: b"bank " + raw), shop=SiteConnection(lambda raw: b"shop " + raw))
     for name in ("bank", "shop"):
         number = post.listener.wait(name, 5.0)
@@ -89,7 +89,7 @@ def test_a_letter_and_its_answer() -> None:
 
 
 @pytest.mark.parametrize("lost", [ASK, ANSWER])
-def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None:
+def test_a_lost_request_breaks_the_connection_and_the_next_one_works(lost: str) -> None:
     served: list[bytes] = []
     post = Post(shop=SiteConnection(lambda raw: served.append(raw) or raw))
     number = post.listener.wait("shop", 5.0)
@@ -121,7 +121,7 @@ def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None
     assert post.listener.receive("shop", number, 5.0) == b"slow"
 
 
-def test_a_silent_site_is_away_long_before_the_deadline() -> None:
+def test_a_silent_site_is_absent_long_before_the_deadline() -> None:
     post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: True
@@ -172,7 +172,7 @@ def test_a_site_answers_only_who_knows_its_key() -> None:
     assert connection.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
 
 
-def test_a_site_that_is_stopped_is_away_and_refuses_nothing() -> None:
+def test_a_site_that_is_stopped_is_absent_and_refuses_nothing() -> None:
     """FLARE ends a job's process in peace when its service is stopped; the job must go on when it is back."""
     post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
@@ -192,14 +192,14 @@ def test_a_job_that_flare_ends_is_left_at_once() -> None:
         post.listener.wait("shop", 60.0, after=number)
 
 
-def test_there_is_no_link_to_strangers() -> None:
+def test_there_is_no_connection_to_strangers() -> None:
     post = Post(shop=SiteConnection(bytes))
     with pytest.raises(LinkError, match="no site 'mill' in this job; there are shop"):
         post.listener.connection("mill")
 
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
-def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
+def test_whatever_goes_wrong_at_a_site_is_told_in_a_reply(error: Exception) -> None:
     packet = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
     told = refused(packet.frames[0], "shop")
     assert packet.sender == "shop"
@@ -210,7 +210,7 @@ def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> 
         assert "Smith" not in str(told)
 
 
-def test_an_answer_without_a_letter_is_no_letter() -> None:
+def test_an_empty_answer_is_no_reply() -> None:
     post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: topic == ASK
@@ -241,9 +241,9 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
         raise ValueError("no number: 'Ms Smith'")
 
     job(tmp_path)
-    paper = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
+    side_file = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
     site, request = Site(), write_packet(word_packet("hello", {}))
-    site._name, site._party = "shop", PartyProcess(paper, tmp_path / "states")
+    site._name, site._party = "shop", PartyProcess(side_file, tmp_path / "states")
     site._party.answer = fail
     noted: list[tuple[bytes, bytes]] = []
     site._party.session.note = lambda _, *both: noted.append(both)
@@ -255,7 +255,7 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
     assert site._connection.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
 
 
-# Papers without certificates
+# Job and party files without certificates
 
 
 def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "shop" / "p.toml").write_text(
         '[party]\nname = "shop"\nfiles = "a.csv"\nid = "id"\n[owner]\nkey = "../owner/identity.pub"\n'
     )
-    paper = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
-    assert paper.party.name == "shop"
+    side_file = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
+    assert side_file.party.name == "shop"
     with pytest.raises(ConfigError, match="without its certificates"):
-        _ = paper.keys.credentials
+        _ = side_file.keys.credentials
     with pytest.raises(ConfigError, match="no address"):
         read_party_file(tmp_path / "shop" / "p.toml")
     (tmp_path / "owner" / "job.toml").write_text(

@@ -139,7 +139,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str, purpose: 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
 @pytest.mark.parametrize(("method", "step"), [(cn.VAFL(), "embed"), (cn.VAFL(), "follow"), (cn.VFedMH(), "decide")])
-def test_a_party_found_away_midway_is_as_if_it_had_not_come(
+def test_a_party_found_absent_midway_is_as_if_it_had_not_come(
     method: Method, step: str, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"runtime": runtime, "when_absent": "without", "missing": "zero", "evaluate_every": 2}
@@ -155,7 +155,7 @@ def test_a_party_found_away_midway_is_as_if_it_had_not_come(
 
 @pytest.mark.parametrize("choice", ["skip", "without"])
 @pytest.mark.parametrize("owner", ["labels", "first"])
-def test_a_round_that_all_are_away_from_is_skipped(owner: str, choice: str) -> None:
+def test_a_round_that_all_are_absent_from_is_skipped(owner: str, choice: str) -> None:
     method = cn.FDML()
     tables = federation(method, owner=owner)
     others = [table.name for table in tables[1:]]
@@ -199,7 +199,7 @@ def test_resuming_with_drop_outs_is_exact(method: Method, choice: str, tmp_path:
 
 
 @pytest.mark.parametrize("choice", ["skip", "without"])
-def test_two_may_be_away_from_a_round(choice: str) -> None:
+def test_two_may_be_absent_from_a_round(choice: str) -> None:
     method, seen = cn.VAFL(), Attendance("party 2", "party 3", rounds=(3,))
     more = {"missing": "zero", "evaluate_every": 2, "test": federation(method, seed=1)}
     run = train(method, when_absent=choice, **more, **seen.hooks)
@@ -208,7 +208,7 @@ def test_two_may_be_away_from_a_round(choice: str) -> None:
     assert all("test_accuracy" in row for row in run.history) and seen.same(3, 4)
 
 
-def test_waiting_stops_a_run_that_somebody_is_away_from() -> None:
+def test_waiting_stops_a_run_that_somebody_is_absent_from() -> None:
     with pytest.raises(AwayError, match="'party 3' is absent in round 2"):
         train(cn.VAFL(), absent=Attendance().absent)
     assert train(cn.Local(), absent=Attendance().absent).round == 6, "who is never asked cannot be missed"
@@ -242,7 +242,7 @@ def test_heads_are_refitted_on_a_round_that_all_took_part_in() -> None:
 
 @pytest.mark.parametrize("choice", ["skip", "without"])
 @pytest.mark.parametrize("missing", ["refuse", "zero", "mean", "refit"])
-def test_an_evaluation_that_somebody_is_away_from_does_not_stop_the_run(choice: str, missing: str) -> None:
+def test_an_evaluation_that_somebody_is_absent_from_does_not_stop_the_run(choice: str, missing: str) -> None:
     method, seen = cn.VIMSGD(), Attendance(rounds=(3,))
     run = train(
         method,

@@ -134,7 +134,7 @@ def untrained(method: Method, runtime: str) -> cn.Run:
     return cn.Run(tables, Plan(method, settings, (cn.MLP((5,)),) * parties, (method.party_optimizer,) * parties))
 
 
-def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:
+def test_two_may_be_absent_at_once_and_the_owners_columns_never() -> None:
     method = cn.FDML()
     run, tables = train(method, tables=federation(method, owner="first")), federation(method, seed=1, owner="first")
     own, first, second, third = run.parties.names
@@ -145,7 +145,7 @@ def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:
 
 
 @pytest.mark.parametrize("method", CASES, ids=case_id)
-def test_all_away_is_refused_unless_the_owner_predicts_alone(method: Method) -> None:
+def test_all_absent_is_refused_unless_the_owner_predicts_alone(method: Method) -> None:
     run, tables = train(method, rounds=1), federation(method, seed=1)
     others = run.parties.names[1:] if run.parties.home else run.parties.names
     if method.predicts_alone:
@@ -239,7 +239,7 @@ def test_a_blinded_sum_goes_on_without_a_party_only_if_it_can_be_recovered() -> 
         sealed.predict(fresh, absent=sealed.parties.names[:3], missing="zero")
 
 
-def test_noise_of_a_party_that_is_away_costs_nothing() -> None:
+def test_noise_of_a_party_that_is_absent_costs_nothing() -> None:
     method = cn.VAFL()
     run = train(method, seal=cn.Noise(epsilon=50.0), rounds=2)
     tables, gone = federation(method, seed=1), run.parties.names[1]
@@ -267,7 +267,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str) -> None:
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
 @pytest.mark.parametrize(("method", "step"), [(cn.VAFL(), "embed"), (cn.VAFL(), "follow"), (cn.VIMADMM(), "fit")])
-def test_a_round_that_somebody_is_away_in_can_be_skipped(
+def test_a_round_that_somebody_is_absent_in_can_be_skipped(
     method: Method, step: str, runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: dict[int, dict[str, dict[str, Tensor]]] = {}

@@ -36,7 +36,7 @@ def both(method: cn.Method, seal: Any, **more: Any) -> list[cn.Run]:
 
 
 @pytest.mark.parametrize("which", SEALS)
-def test_every_seal_behind_letters(which: str) -> None:
+def test_every_seal_behind_requests(which: str) -> None:
     loop, apart = both(*SEALS[which])
     check_same_apart(apart, loop)
     assert apart.privacy == loop.privacy
@@ -200,7 +200,7 @@ def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: An
     assert all(torch.equal(value, top[name]) for name, value in run.owner.top.state_dict().items())
 
 
-def test_a_letter_is_read_as_it_was_written() -> None:
+def test_a_request_is_read_as_it_was_written() -> None:
     packet = Packet("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
     raw = write_packet(packet)
     again = read_packet(raw)
@@ -211,7 +211,7 @@ def test_a_letter_is_read_as_it_was_written() -> None:
             read_packet(raw[:cut])
 
 
-def test_what_a_log_says_of_a_letter_is_read_without_opening_it() -> None:
+def test_what_a_log_says_of_a_request_is_read_without_opening_it() -> None:
     assert title(write_packet(Packet("sum", step="fit", round=3, frames=(b"abc",)))) == ("fit", 3)
     assert title(write_packet(Packet("keep", round=4))) == ("keep", 4)
     raw = write_packet(Packet("step", step="fit"))

@@ -172,7 +172,7 @@ ASIDE = {"step": "", "purpose": "", "turn": 0}
         ({"leader": "owner", **ASIDE, "kind": "place"}, ""),
     ],
 )
-def test_a_letter_for_somebody_who_does_not_lead_is_refused(parties: Any, about: dict[str, Any], said: str) -> None:
+def test_a_request_for_somebody_who_does_not_lead_is_refused(parties: Any, about: dict[str, Any], said: str) -> None:
     party = parties.transport.parties["party 2"]
     before = party.states()
     found = ask(parties, **{"turn": 1000 + party._last[0], **about})
@@ -195,7 +195,7 @@ def test_a_turn_has_one_leader_and_its_messages_are_that_leaders(parties: Any) -
         assert ask(parties, "follow", leader=leader, turn=turn + 1 - one, fields=slope) == ""
 
 
-def test_a_held_letter_for_another_leader_is_refused_with_the_next_one(parties: Any) -> None:
+def test_a_held_request_for_another_leader_is_refused_with_the_next_one(parties: Any) -> None:
     """Of two requests in one either both count or none."""
     party = parties.transport.parties["party 2"]
     due, turn, before = party._last[0] + 1, 1000 + party._last[0], party.states()

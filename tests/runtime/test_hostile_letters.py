@@ -121,7 +121,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
 
 @lenient
 @given(st.binary(max_size=300))
-def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
+def test_bytes_are_a_request_or_a_message_error(raw: bytes) -> None:
     for read in (read_packet, decode_fields, lambda raw: refused(raw, "a")):
         try:
             read(raw)
@@ -158,7 +158,7 @@ def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about:
 
 
 @pytest.mark.parametrize("sequence", [0, 2**64 - 1])
-def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
+def test_a_foreign_request_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
     first = write_packet(
         replace(stamp(remote.backend, party), step="embed", purpose="train", table="train", turn=1, sequence=1)
