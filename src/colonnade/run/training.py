@@ -88,24 +88,14 @@ class Run:
     # asking
 
     def evaluate(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None, owner: str | None = None
     ) -> dict[str, float]:
         """Metrics on a federation with labels; see :meth:`predict` for parties that are absent and several owners."""
         with self.releasing():
             return self.model.evaluate(Question("evaluate", tables, away, missing, owner))
 
     def predict(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None, owner: str | None = None
     ) -> Tensor:
         """What the model says of a federation, with or without labels.
 
@@ -118,12 +108,7 @@ class Run:
         return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
 
     def outputs(
-        self,
-        tables: Sequence[Table],
-        *,
-        away: Sequence[str] = (),
-        missing: str | None = None,
-        owner: str | None = None,
+        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None, owner: str | None = None
     ) -> Tensor:
         """What :meth:`predict` makes its predictions of: the model's own numbers, such as logits [rows, classes]."""
         if any(isinstance(table, Sheet) for table in tables):
