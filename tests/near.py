@@ -196,3 +196,12 @@ def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[int]
         return replace(reply, frames=(encode(changed, Envelope(about.step, about.sender, about.round)),))
 
     return spoil
+
+
+def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
+    """Lead a job from its first word to its end."""
+    try:
+        host.gather()
+        host.train(on_round)
+    finally:
+        host.close()

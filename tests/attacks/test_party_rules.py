@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_party import RemoteParty
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.scope import ANYTHING
-from near import PARTIES, Near, Sides, make_sides
+from near import PARTIES, Near, Sides, lead
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -54,25 +54,10 @@ NOISE = '[[seal]]\nkind = "noise"\nsigma = 10.0\nepsilon = 8.0'  # grants 61 rel
 GRANTED = 61
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
 @pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    found.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
-    yield found
-    found.restart()
-
-
-def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
-    try:
-        host.gather()
-        host.train(on_round)
-    finally:
-        host.close()
+def sides(sides: Sides) -> Sides:
+    sides.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
+    return sides
 
 
 def leave(_: Any) -> None:

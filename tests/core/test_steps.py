@@ -17,7 +17,7 @@ from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.schema import kinds_of
-from colonnade.tables.align import align_steps as alignment
+from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.wire.message import Envelope, encode
 from letters import stamp
 
@@ -36,7 +36,7 @@ def test_every_step_is_a_partys_or_an_owners() -> None:
     assert {name: steps for name, steps in found.items() if steps} == OWNERS_STEPS
     for method in METHODS.values():
         assert not method.steps().keys() & method.owner_steps().keys()
-    assert len(steps_of("party", alignment)) == 13 and not steps_of("owner", alignment)
+    assert len(steps_of("party", AlignmentParty)) == 13 and not steps_of("owner", AlignmentParty)
 
 
 @pytest.mark.parametrize("name", OWNERS_STEPS)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -45,24 +44,12 @@ from colonnade.federation.status_file import Status
 from colonnade.federation.terms import labels_of, sign, terms_of
 from colonnade.runtime.remote.packet import Packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
-from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
+from near import PARTIES, Near, Sides, lead, spoil_facts, spoil_values
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
-@pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    yield found
-    found.restart()
 
 
 def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
@@ -71,14 +58,6 @@ def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
     said = str(caught.value)
     assert said.endswith((".", "?")) and "\n" not in said
     return said
-
-
-def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
-    try:
-        host.gather()
-        host.train(on_round)
-    finally:
-        host.close()
 
 
 def lead_amid(host: OwnerProcess) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,25 +15,13 @@ from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
 from colonnade.run.make_plan import outline_of
 from colonnade.run.rehearsal import rehearse_tables
-from near import Sides, make_sides
+from near import Sides
 from plans import plan_for
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
 ACCEPTED = 'labels = "shown"'
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
-@pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    yield found
-    found.restart()
 
 
 @pytest.mark.parametrize("case", test_contract.ONE_OWNER, ids=str)

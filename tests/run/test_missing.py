@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_drop_outs import CLASSES, ROWS, federation
 from torch import Tensor
 
 import colonnade as cn
@@ -22,19 +23,11 @@ from colonnade.runtime.plan import Plan
 from colonnade.wire.answer_memory import RECENT
 from colonnade.wire.owner_half import OwnerHalf
 
-ROWS, CLASSES = 60, 3
 POLICIES = ["refuse", "zero", "mean", "refit"]
 ALONE = {"local", "apfed", "tvfl"}
 REFITS = {"vimsgd", "vimadmm"}
 CASES: list[Method] = [cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
 CASES += [cn.VAFL(learn_weights=False), cn.FedBCD(combine="sum"), cn.TVFL(fill="none")]
-
-
-def federation(method: Method, parties: int = 4, seed: int = 0, owner: str = "") -> list[cn.Table]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(ROWS, 3 * parties)).astype(np.float32)
-    y = (x @ np.random.default_rng(9).normal(size=(3 * parties, CLASSES))).argmax(1)
-    return cn.split(x, y, parties, owner=owner or ("first" if method.needs_owner_columns else "labels"))
 
 
 def train(method: Method, **more: Any) -> cn.Run:

@@ -194,6 +194,8 @@ class Method(ABC):
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """The options that are one of a few words, with these words."""
 
     embedding: int = 60
     lr: float = 0.1
@@ -205,6 +207,9 @@ class Method(ABC):
         for name in self.positive:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{self.name}: {name}={getattr(self, name)} is out of range; it must be positive.")
+        for name, words in self.choices.items():
+            if getattr(self, name) not in words:
+                raise unknown(f"{name} of {self.name}", getattr(self, name), words)
         if not 0 <= self.momentum < 1 or self.decay < 0:
             raise ConfigError(
                 f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "

@@ -196,6 +196,13 @@ def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
     return few
 
 
+def with_own_columns(table: Table) -> Table:
+    """The table with a copy of its columns: to pickle a view would pickle the whole array."""
+    if table.columns is None:
+        return table
+    return replace(table, columns=table.columns.clone(memory_format=torch.contiguous_format))
+
+
 def parties_of(tables: Sequence[Table]) -> list[Table]:
     """The tables with columns: those of the parties, and the owner's if it has columns."""
     return [table for table in tables if table.columns is not None]

@@ -159,7 +159,8 @@ class AuditLog:
         if size and not _begins_like_a_log(self._file):
             raise self._foreign()
         if end:
-            self._take_up(checked_line(_line_from(self._file, 0)), checked_line(_line_before(self._file, end)))
+            first = os.pread(self._file, LONGEST_LINE, 0).partition(b"\n")[0]
+            self._take_up(checked_line(first), checked_line(_line_before(self._file, end)))
         self._size = end
         if size > end:
             try:
@@ -260,10 +261,6 @@ def _end_of_last_line(file: int, size: int) -> int:
             return start + end + 1
         size = start
     return 0
-
-
-def _line_from(file: int, start: int) -> bytes:
-    return os.pread(file, LONGEST_LINE, start).partition(b"\n")[0]
 
 
 def _line_before(file: int, end: int) -> bytes:

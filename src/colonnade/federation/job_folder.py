@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.small_files import opened, read_kept
 from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError
 from colonnade.federation.audit_log import lock_file
@@ -117,15 +117,8 @@ class JobFolder:
         return np.frombuffer(raw, "<i8").astype(np.int64), facts
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
-        try:
-            value = read_json(self.folder / name)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            value = None
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{self.folder / name} is damaged; start over in another folder.")
-        return value
+        kept: dict[str, Any] | None = read_kept(self.folder / name, dict, "; start over in another folder")
+        return kept
 
 
 @contextmanager

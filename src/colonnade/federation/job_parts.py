@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ import torch
 
 from colonnade import models, seal
 from colonnade.core import optim
-from colonnade.core.method import make_method
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import TASKS
 from colonnade.errors import ManifestError
-from colonnade.federation.terms import digest, job_id, keys_in
+from colonnade.federation.terms import digest, job_id, keys_in, method_in
 from colonnade.jobs.table_sections import PartySection
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.schema import Schema
@@ -97,17 +96,16 @@ def party_spec(
     terms: Mapping[str, Any], plan: Mapping[str, Any], name: str, identity: Identity, train: Table, test: Table
 ) -> PartySpec:
     """What makes a party's server, as terms and plan describe it."""
-    options, names = dict(terms["method"]), [table[0] for table in plan["tables"] if table[2]]
+    names = [table[0] for table in plan["tables"] if table[2]]
     member = names.index(name)
-    method = make_method(options.pop("name"), **options)
     return PartySpec(
         member=member,
         names=tuple(names),
         blinded=tuple(party for party in names if party != terms["owner"]),
         table=train,
-        method=method,
-        model=_builder(models.make_model, plan["model"][member], models.default_model),
-        optimizer=_builder(optim.make_optimizer, plan["optimizer"][member]),
+        method=method_in(terms),
+        model=models.described(plan["model"][member]),
+        optimizer=optim.described(plan["optimizer"][member]),
         task=TASKS[plan["settings"]["task"]](plan["outputs"]),
         settings=Settings(**plan["settings"]),
         seals=seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]]),
@@ -122,9 +120,3 @@ def party_spec(
 def _cut(rows: np.ndarray, terms: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     test = terms["prepare"].get("test")
     return parts(len(rows), 0.2 if test is None else test, int(terms["train"].get("seed", 0)))
-
-
-def _builder(make: Callable[..., Any], entry: dict[str, Any], default: Any = None) -> Any:
-    options = dict(entry)
-    kind = options.pop("kind")
-    return default if kind == "default" else make(kind, **options)

@@ -64,12 +64,7 @@ class Sketch:
 
 
 def sketch(
-    method: Method,
-    model: ModelBuilder,
-    optimizer: OptimizerBuilder,
-    own: Table,
-    member: int,
-    outputs: int,
+    method: Method, model: ModelBuilder, optimizer: OptimizerBuilder, own: Table, member: int, outputs: int
 ) -> Sketch:
     """A party's networks as they would be, if they are not too large for it."""
     made = Sketch(model, own.shape, member)

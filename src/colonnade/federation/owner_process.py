@@ -29,22 +29,16 @@ from colonnade.run.make_plan import start
 from colonnade.run.rehearsal import outputs_of, rehearse_tables
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
-from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
 from colonnade.store import checkpoint
 from colonnade.tables.align.alignment_owner import Progress
-from colonnade.wire.ledger import OWNER
 
 
 class OwnerProcess:
     """One training of a federation, as its owner leads it."""
 
     def __init__(
-        self,
-        job_file: OwnerFile,
-        folder: Path,
-        metrics: Metrics | None = None,
-        listener: Connections | None = None,
+        self, job_file: OwnerFile, folder: Path, metrics: Metrics | None = None, listener: Connections | None = None
     ) -> None:
         """``listener`` is what parties connect to; by default a port of this machine."""
         self.job_file, self.folder = job_file, folder
@@ -118,14 +112,7 @@ class OwnerProcess:
         session.status.describe(self.job_file.job.name, what.settings.rounds)
         handshake.sign_plan(self._planned(what, tables, schema))
         session.folder.keep_plan(handshake.plan)
-        far = RemoteSetup(
-            connect=lambda _: session.transport,
-            schema=schema,
-            job=handshake.job,
-            keys={name: key for name, key in handshake.keys.items() if name != session.name},
-            secrets=dict.fromkeys((OWNER, session.name), session.folder.secret),
-        )
-        run = start(what, tables, self.folder, far)
+        run = start(what, tables, self.folder, session.remote_setup(schema, session.folder.secret))
         if checkpoint.is_there(self.folder / "checkpoints"):
             run.load(self.folder)
         else:

@@ -31,6 +31,8 @@ from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, job_id
 from colonnade.run.training import Run
 from colonnade.runtime.remote.remote_backend import RemoteBackend
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.runtime.schema import Schema
 from colonnade.tables.align.alignment_owner import Progress
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ledger import OWNER
@@ -73,7 +75,7 @@ class OwnerSession:
             os.urandom(16),
             job_file.federation.deadline,
             OwnerRecords(self.audit, self.metrics, self.status),
-            enter=self._enter,
+            enter=lambda party: self.handshake.enter(party),
         )
         self.handshake = OwnerHandshake(job.terms, self.identity, JobFolder(job.run_folder), self.transport)
         self.end = EndOfJob(self.folder, self.transport, self.identity, self.handshake.job)
@@ -114,9 +116,6 @@ class OwnerSession:
         for link in self.handshake.links:
             link.agreed_as = link.incarnation
 
-    def _enter(self, party: str) -> None:
-        self.handshake.enter(party)
-
     # what the owner knows of the parties' rows
 
     def stand_in(self, party: str, like: Table) -> Table:
@@ -129,6 +128,12 @@ class OwnerSession:
         shape = self.transport.links[party].shape
         assert shape is not None, f"'{party}' was not asked to prepare its rows"
         return shape
+
+    def remote_setup(self, schema: Schema, secret: bytes) -> RemoteSetup:
+        """How a run reaches the parties; what the owner's process draws follows from its secret."""
+        keys = {name: key for name, key in self.handshake.keys.items() if name != self.name}
+        secrets = dict.fromkeys((OWNER, self.name), secret)
+        return RemoteSetup(lambda _: self.transport, schema, self.handshake.job, keys=keys, secrets=secrets)
 
     # the end
 

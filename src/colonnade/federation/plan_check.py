@@ -7,7 +7,7 @@ trust but shapes, outputs and task.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from colonnade import models, seal
@@ -112,8 +112,8 @@ def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, o
         tables,
         method_in(terms),
         TrainOptions(**from_stored_names(given), runtime="federation").filled(),
-        model=_built(models.make_model, networks, models.default_model),
-        optimizer=None if terms["optimizer"] is None else _built(optim.make_optimizer, terms["optimizer"]),
+        model=_built(models.described, networks),
+        optimizer=None if terms["optimizer"] is None else _built(optim.described, terms["optimizer"]),
         seal=[seal.make_seal(**entry) for entry in terms["seals"]],
     )
 
@@ -132,11 +132,9 @@ def _usual(proposal: Mapping[str, Any], name: str, own: Table) -> Any:
     return proposal["model"]
 
 
-def _built(make: Any, entries: Any, default: Any = None) -> Any:
+def _built(make: Callable[[dict[str, Any]], Any], entries: Any) -> Any:
     if isinstance(entries, list):
-        return [_built(make, entry, default) for entry in entries]
+        return [_built(make, entry) for entry in entries]
     if entries is None:
         raise MessageError("a plan came with a network or an optimiser that has no name.")
-    options = dict(entries)
-    kind = options.pop("kind")
-    return default if kind == "default" else make(kind, **options)
+    return make(entries)

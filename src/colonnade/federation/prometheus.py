@@ -127,11 +127,7 @@ class MetricsServer(LocalServer):
     """Serves ``/metrics`` and ``/healthz`` to this machine; ``ails`` gives a sentence if something is wrong."""
 
     def __init__(
-        self,
-        metrics: Metrics,
-        port: int = 0,
-        host: str = LOOPBACK,
-        ails: Callable[[], str | None] = lambda: None,
+        self, metrics: Metrics, port: int = 0, host: str = LOOPBACK, ails: Callable[[], str | None] = lambda: None
     ) -> None:
         if host != LOOPBACK:
             raise ConfigError(f"metrics at {host} came; they are served at {LOOPBACK} only, so use that or a tunnel.")
@@ -144,12 +140,9 @@ class MetricsServer(LocalServer):
             return HttpAnswer(PROMETHEUS, self.metrics.text())
         if path == "/healthz":
             trouble = self.ails()
-            return HttpAnswer("text/plain", "ok\n") if trouble is None else _unwell(trouble)
+            status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
+            return HttpAnswer("text/plain", f"{trouble or 'ok'}\n", status)
         return HttpAnswer("text/plain", "There are only /metrics and /healthz here.\n", HTTPStatus.NOT_FOUND)
-
-
-def _unwell(trouble: str) -> HttpAnswer:
-    return HttpAnswer("text/plain", f"{trouble}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _family_text(family: Family, samples: dict[tuple[str, ...], float]) -> str:

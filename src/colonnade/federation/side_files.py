@@ -28,12 +28,7 @@ from colonnade.core.method import methods
 from colonnade.core.options import check_name
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
-from colonnade.federation.certificates import (
-    check_serves,
-    common_name,
-    read_credentials,
-    read_identity,
-)
+from colonnade.federation.certificates import check_serves, common_name, read_credentials, read_identity
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.side_sections import (
     LABELS,

@@ -207,13 +207,7 @@ def _of_hint(hint: Any, most: int = _OPTION) -> Form:
         )
     if typing.get_origin(hint) in (list, tuple):
         return _listed(_of_hint(members[0], most), 1000)
-    plain: dict[Any, Form] = {
-        int: _whole(0, most),
-        float: _number,
-        str: _text(100),
-        bool: _flag,
-        types.NoneType: _none,
-    }
+    plain: dict[Any, Form] = {int: _whole(0, most), float: _number, str: _text(100), bool: _flag, types.NoneType: _none}
     return plain.get(hint, _anything)
 
 

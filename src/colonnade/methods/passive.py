@@ -82,7 +82,7 @@ class PassiveLoss(NamedTuple):
         if not isinstance(loss, Tensor) or tuple(loss.shape) != expected:
             given = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
             raise self._wrong(
-                f"gave {given} where {expected} was expected; reduce it over its last two axes (rows, features)",
+                f"gave {given} where {expected} was expected; reduce it over its last two axes (rows, features)"
             )
         if not bool(torch.isfinite(loss).all()):
             raise self._wrong("is not finite; lower the learning rate or check that party's columns")

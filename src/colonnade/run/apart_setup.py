@@ -79,13 +79,12 @@ def _of_owners(tables: Sequence[Table], others: Sequence[str], folder: Path | No
     return dict.fromkeys((OWNER, *here), _secret(folder))
 
 
-def _direct(specs: Sequence[PartySpec]) -> Transport:
-    return DirectTransport({spec.name: make_party(spec) for spec in specs})
-
-
 def _on_a_cluster(specs: Sequence[PartySpec]) -> Transport:
     asked = next((spec.settings.cluster for spec in specs), None)
     return RayTransport(specs, make_party, Cluster(**(asked or {})))
 
 
-_CONNECT: dict[str, Connect] = {"apart": _direct, "ray": _on_a_cluster}
+_CONNECT: dict[str, Connect] = {
+    "apart": lambda specs: DirectTransport({spec.name: make_party(spec) for spec in specs}),
+    "ray": _on_a_cluster,
+}

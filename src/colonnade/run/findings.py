@@ -105,7 +105,7 @@ def _from_zero(shares: Tensor) -> Tensor:
 def _thin(across: Tensor, up: Tensor) -> list[list[float]]:
     """Points of a curve, evenly thinned, with its two ends."""
     kept = torch.linspace(0, len(across) - 1, min(len(across), MOST_POINTS)).round().long()
-    return _rounded(torch.stack([across, up], 1)[kept])
+    return [[round(value, 5) for value in point] for point in torch.stack([across, up], 1)[kept].tolist()]
 
 
 def _hits(guessed: Tensor, right: Tensor) -> list[list[int]]:
@@ -124,10 +124,6 @@ def _histogram(gap: Tensor) -> dict[str, Any]:
     reach = float(gap.abs().max()) or 1.0
     counts = torch.histc(gap, BARS, -reach, reach)
     return {"reach": reach, "counts": [int(count) for count in counts]}
-
-
-def _rounded(points: Tensor) -> list[list[float]]:
-    return [[round(value, 5) for value in point] for point in points.tolist()]
 
 
 def numbers_in(nested: Any) -> Iterable[Any]:

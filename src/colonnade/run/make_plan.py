@@ -53,7 +53,7 @@ def make_plan(
     seals = _seals_for(seal, chosen, **learnt)
     batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
-    schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
+    schedule, every = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle)), asked.evaluate_every
     settings = Settings(
         rounds=rounds_of(asked.epochs, asked.rounds, schedule),
         batch=batch,
@@ -61,7 +61,7 @@ def make_plan(
         **plain_runtime(asked.runtime),
         valid=valid,
         shuffle=str(asked.shuffle),
-        evaluate_every=_at_least_one(asked.evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
+        evaluate_every=schedule.rounds_per_epoch if every is None else count_of(every, "evaluate_every"),
         stop_drop=_stop_drop(asked.stop_drop, schedule),
         threads=count_of(asked.threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
@@ -70,7 +70,8 @@ def make_plan(
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
     parties = parties_of(tables)
-    builders = one_each(_default_models(parties) if model is None else model, parties, "model")
+    usual = [models.default_for(table.cardinalities) for table in parties]
+    builders = one_each(usual if model is None else model, parties, "model")
     optimizers = one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
     return Plan(chosen, settings, tuple(builders), tuple(optimizers), tuple(listed(seal)))
 
@@ -154,16 +155,6 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
     if not number(points, "stop_drop") >= 0:
         raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
     return float(points)
-
-
-def _at_least_one(value: int | None, what: str, default: int) -> int:
-    if value is None:
-        return default
-    return count_of(value, what)
-
-
-def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
-    return [models.default_for(table.cardinalities) for table in parties]
 
 
 def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:

@@ -142,8 +142,11 @@ def resume(
     opened = tables is None and not _can_reload(description) and not train
     tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     with _described(folder):
-        builders = [_model_again(entry) for entry in description["model"]] if model is None else model
-        optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
+        if model is None:
+            model = [models.described(entry) for entry in _known(description["model"], "a model", "model")]
+        if optimizer is None:
+            entries = _known(description["optimizer"], "an optimiser", "optimizer")
+            optimizer = [optim.described(entry) for entry in entries]
         settings = _moved(Settings(**description.pop("settings")), runtime)
         options = dict(description["method"])
         seals = tuple(make_seal(**entry) for entry in description.get("seal", []))
@@ -152,8 +155,8 @@ def resume(
     plan = Plan(
         method,
         _prolonged(settings, tables, method, epochs, rounds),
-        tuple(one_each(builders, parties, "model")),
-        tuple(one_each(optimizers, parties, "optimizer")),
+        tuple(one_each(model, parties, "model")),
+        tuple(one_each(optimizer, parties, "optimizer")),
         seals,
     )
     run = Run(
@@ -226,16 +229,9 @@ def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, f
     return tables
 
 
-def _model_again(entry: dict[str, Any] | None) -> Any:
-    if entry is None:
-        raise CheckpointError("the run was trained with a model of your own; pass model= to resume again.")
-    options = dict(entry)
-    kind = options.pop("kind")
-    return models.default_model if kind == "default" else models.make_model(kind, **options)
-
-
-def _optimizer_again(entry: dict[str, Any] | None) -> Any:
-    if entry is None:
-        raise CheckpointError("the run was trained with an optimiser of your own; pass optimizer= to resume again.")
-    options = dict(entry)
-    return optim.make_optimizer(options.pop("kind"), **options)
+def _known(entries: Sequence[dict[str, Any] | None], what: str, option: str) -> list[dict[str, Any]]:
+    """The descriptions of all parties' builders, if none of them was the user's own function."""
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < len(entries):
+        raise CheckpointError(f"the run was trained with {what} of your own; pass {option}= to resume again.")
+    return known

@@ -52,7 +52,7 @@ class FusedNet(Net):
         for group in self.optimizer.param_groups:
             if group.get("fused") is None and "fused" in group:
                 group["fused"] = True  # one kernel per parameter instead of several
-        self.load([(_module_state(net), pack_optimizer(net.optimizer)) for net in nets])
+        self.load([(dict(net.module.state_dict()), pack_optimizer(net.optimizer)) for net in nets])
         self.forward = _chain(self.module, self.weights) or self._vmapped
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ def fuse(
 def _fuse_group(singles: list[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Group]:
     if len(singles) > 1:
         group = FusedGroup(singles, builders)
-        if _agrees(group):
+        if all(_agree(group, name) for name in _known_inputs(group.singles[0])):
             return [group]
         log.info("parties %s are computed one by one: their networks cannot be stacked", group.members)
     return list(singles)
@@ -270,10 +270,6 @@ def _trial(group: LoopGroup, name: str) -> Tensor:
         return net(_sample(group, name))
 
 
-def _agrees(group: FusedGroup) -> bool:
-    return all(_agree(group, name) for name in _known_inputs(group.singles[0]))
-
-
 def _agree(group: FusedGroup, name: str) -> bool:
     inputs = torch.stack([_sample(single, name) for single in group.singles])
     expected = torch.stack([_trial(single, name) for single in group.singles])
@@ -293,10 +289,6 @@ def _agree(group: FusedGroup, name: str) -> bool:
 
 def _room(value: Tensor, count: int) -> Tensor:
     return torch.empty((count, *value.shape), dtype=value.dtype)
-
-
-def _module_state(net: LoopNet) -> Packed:
-    return dict(net.module.state_dict())
 
 
 def _stack(messages: Sequence[Any]) -> Any:

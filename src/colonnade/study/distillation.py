@@ -19,6 +19,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.methods.local import Local
 from colonnade.run.train import train
 from colonnade.run.training import Run
+from colonnade.study.compared_score import check_run
 
 
 def distil(
@@ -48,8 +49,7 @@ def distil(
     >>> solo.predict(test[:1]).shape, solo.ledger.bytes_for("predict")
     (torch.Size([360, 10]), 0)
     """
-    if not isinstance(run, Run):
-        raise ConfigError(f"a {type(run).__name__} came where the trained run was expected; give what cn.train gave.")
+    check_run(run)
     _check_number("share", share, 0.0, 1.0, "from 0 to 1")
     _check_number("temperature", temperature, 0.01, 100.0, "from 0.01 to 100")
     chosen = make_method(method)

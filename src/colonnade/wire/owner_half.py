@@ -99,14 +99,7 @@ class OwnerHalf:
             self.memory.note(name, step, message, turn, whole=whole)
 
     def count(
-        self,
-        fields: Fields,
-        sender: str,
-        receiver: str,
-        step: str,
-        turn: Turn,
-        purpose: str = "",
-        summed: bool = False,
+        self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "", summed: bool = False
     ) -> None:
         """A message's line in the ledger; refused if a side of it does not answer for now, or if it has no wire form.
 

@@ -18,7 +18,7 @@ import torch
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import from_stored_names, new_names, stored_names
 from colonnade.core.options import whole
-from colonnade.core.table import Table, check_federation
+from colonnade.core.table import Table, check_federation, with_own_columns
 from colonnade.data import load
 from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
 from colonnade.disk.small_files import read_json
@@ -27,7 +27,7 @@ from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingE
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
 from colonnade.study.sweep.cluster_sweep import over_cluster
-from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, grid, result_at
+from colonnade.study.sweep.sweep_point import Point, SweepPlan, grid, result_at
 from colonnade.study.sweep.sweep_table import Row, Sweep
 
 Kept = dict[str, Any]
@@ -108,7 +108,8 @@ def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Tab
                 raise unknown("option of load", name, inspect.signature(load).parameters)
         return SweepPlan(how, method, options)
     check_federation(data, several=True)
-    return SweepPlan(compact(data), method, options, None if test is None else compact(test))
+    own, tested = ([*map(with_own_columns, tables)] for tables in (data, test or ()))
+    return SweepPlan(own, method, options, None if test is None else tested)
 
 
 def _points(plan: SweepPlan, over: Mapping[str, Sequence[Any]]) -> list[Point]:

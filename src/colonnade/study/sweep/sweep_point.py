@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import torch
-
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
@@ -94,16 +92,6 @@ def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
     if run.settings.stop_drop is not None:  # early stopping keeps the best model
         row = max(run.history, key=lambda row: row.get(f"valid_{score_name(run)}", -math.inf))
     return {"point": point, "found": row, "heads": _heads(run)}
-
-
-def compact(tables: Sequence[Table]) -> list[Table]:
-    """The tables with copies of their columns: to pickle a view would pickle the whole array."""
-    return [
-        table
-        if table.columns is None
-        else replace(table, columns=table.columns.clone(memory_format=torch.contiguous_format))
-        for table in tables
-    ]
 
 
 def _heads(run: Run) -> dict[str, float]:

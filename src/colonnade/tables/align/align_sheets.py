@@ -57,7 +57,7 @@ class AlignmentGroup(Group):
         """Run the step at this party."""
         began = time.process_time()
         try:
-            return [step(self, turn, *received)]
+            return [getattr(self.peer, step.__name__)(*received)]
         finally:
             self.seconds += time.process_time() - began
 

@@ -94,11 +94,7 @@ class Alignment:
     def to_json(self) -> dict[str, Any]:
         """The result as plain data, without the rows."""
         plain = ("count", "sizes", "mode", "proof", "seconds", "seconds_by_party", "bytes")
-        return {
-            "names": list(self.names),
-            "opened": list(self.opened),
-            **{name: getattr(self, name) for name in plain},
-        }
+        return {"names": list(self.names), "opened": list(self.opened), **{name: getattr(self, name) for name in plain}}
 
     def __str__(self) -> str:
         width = max(map(len, self.names))

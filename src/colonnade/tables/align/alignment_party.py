@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.step import party_step
 from colonnade.errors import MessageError, PrivacyError, SealError
 from colonnade.seal.key_agreement import Hello, Identity, Membership
 from colonnade.tables.align.align_messages import (
@@ -47,7 +48,10 @@ def shuffle(count: int) -> np.ndarray:
 
 
 class AlignmentParty:
-    """A party that greets, masks, shuffles, finds its rows and proves their order; each once, in that order."""
+    """A party that greets, masks, shuffles, finds its rows and proves their order; each once, in that order.
+
+    Its party steps are methods of its own, without the turn that steps of a method have: an alignment has one turn.
+    """
 
     def __init__(
         self, terms: AlignTerms, place: int, ids: list[bytes], identity: Identity, keys: dict[str, bytes]
@@ -76,11 +80,13 @@ class AlignmentParty:
 
     # The parties and their keys
 
+    @party_step
     def greet(self) -> Greeting:
         """Send this party's key and the number of its ids."""
         _, key, incarnation, signature = self.member.hello()
         return Greeting(_line(key), _line(incarnation), _line(signature), torch.tensor([[len(self.ids)]]))
 
+    @party_step
     def confirm(self, roster: Roster) -> Signed:
         """Check the parties and the numbers of their ids, and sign them."""
         parties = len(self.terms.names)
@@ -99,6 +105,7 @@ class AlignmentParty:
         self.terms.check_sizes(self.sizes)
         return Signed(_line(signature))
 
+    @party_step
     def join(self, signed: Signed) -> None:
         """Check that all parties signed the same; then draw this alignment's secrets."""
         lines = checked(signed.signatures, torch.uint8, (len(self.terms.names), 64), "the signatures of all parties")
@@ -115,6 +122,7 @@ class AlignmentParty:
 
     # Masks and shuffles
 
+    @party_step
     def take(self, box: Box) -> None:
         """Open a part of another party's list, and keep it until the list is complete."""
         whose = self._list(box.whose)
@@ -140,6 +148,7 @@ class AlignmentParty:
             return self._length(whose) if own else self.comparison.taken(whose)
         return self._length(whose) if whose in self._orders else sum(map(len, self._received.get(whose, [])))
 
+    @party_step
     def give(self, wanted: WantedPlaces) -> Box:
         """A part of this or another party's list, masked by this party, in an order that only it knows."""
         whose = self._list(wanted.whose)
@@ -184,6 +193,7 @@ class AlignmentParty:
 
     # The comparison, and the places of the common ids
 
+    @party_step
     def compare(self) -> AlignVerdict:
         """At the comparer: check all lists, count the common ids, and tell all parties if they are enough."""
         self._secret()
@@ -202,6 +212,7 @@ class AlignmentParty:
             self._keep(self._orders[self.place][self._common[self.place]])
         return AlignVerdict(as_tensor(b"".join(line.ljust(VERDICT_BYTES, b"\0") for line in lines), VERDICT_BYTES))
 
+    @party_step
     def hear(self, verdict: AlignVerdict) -> None:
         """Receive the number of common ids from the comparer; before that, no place is opened."""
         self._secret()
@@ -219,6 +230,7 @@ class AlignmentParty:
             raise MessageError(f"'{sender}' counts {count} common ids where a set has {min(self.sizes)}; stop.")
         self.count = count
 
+    @party_step
     def show(self, wanted: WantedPlaces) -> Box:
         """At the comparer: the places of the common ids in a list, for the party that the list came from."""
         whose = self._set(wanted.whose)
@@ -227,6 +239,7 @@ class AlignmentParty:
         raw = self._common[whose].astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
+    @party_step
     def trace(self, box: Box) -> Box:
         """The places of the common ids in another party's list before this party shuffled it."""
         whose = self._set(box.whose)
@@ -235,6 +248,7 @@ class AlignmentParty:
         raw = self._opening(whose, box.sealed).astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
+    @party_step
     def keep(self, box: Box) -> None:
         """Find this party's own rows of the common ids."""
         if self._set(box.whose) != self.place:
@@ -263,6 +277,7 @@ class AlignmentParty:
 
     # Do the orders agree?
 
+    @party_step
     def lock(self) -> Locks:
         """A lock from which only a party with the same rows learns that they are the same."""
         if not len(self.rows):
@@ -273,6 +288,7 @@ class AlignmentParty:
             self._proof = Proof(self.name, self._keys, proved)
         return Locks(_line(self._proof.lock))
 
+    @party_step
     def prove(self, message: Locks) -> Macs:
         """Prove to each other party, under the key of the pair, that this party has the same rows."""
         locks = checked(message.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
@@ -285,6 +301,7 @@ class AlignmentParty:
         ]
         return Macs(as_tensor(b"".join(mac.ljust(MAC_BYTES, b"\0") for mac in own), MAC_BYTES))
 
+    @party_step
     def verify(self, message: Macs) -> None:
         """Check that all other parties have the same rows in the same order."""
         parties = len(self.terms.names)

@@ -61,10 +61,7 @@ class CsvFile:
         return pc.open_csv(
             str(self.path),
             read_options=pc.ReadOptions(
-                block_size=_BLOCK,
-                column_names=list(self.names),
-                skip_rows=self._header_lines,
-                encoding=self.encoding,
+                block_size=_BLOCK, column_names=list(self.names), skip_rows=self._header_lines, encoding=self.encoding
             ),
             parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(

@@ -22,7 +22,8 @@ class ParquetFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._opened() as file:
-            schema, self._groups = file.schema_arrow, _group_rows(file.metadata)
+            schema, about = file.schema_arrow, file.metadata
+        self._groups = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         self.rows = sum(self._groups)
@@ -60,7 +61,3 @@ class ParquetFile:
                 )
         reason = " ".join(str(error).split())[:160]
         return TableError(f"{self.path} is a damaged Parquet file ({reason}); get it anew.")
-
-
-def _group_rows(metadata: Any) -> list[int]:
-    return [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
