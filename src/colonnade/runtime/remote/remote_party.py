@@ -146,13 +146,13 @@ class RemoteParty:
         before, self._turn = self._turn, turn or self._turn
         if self._request is None or self._request.session == session:
             return
-        must_go_back = self.states.newest is not None and kind != "back"
-        if must_go_back and (not self.goes_on or (turn and turn == before)):
+        self._waiting, newest = b"", None if kind == "back" else self.states.newest
+        if newest is not None and (not self.goes_on or (turn and turn == before)):
             # The old session stays the last one: who asks once more is told so again, until the party has gone back.
             raise AwayError(f"'{self.name}' came back as another process amid a round.", self.name)
-        self._request, self._waiting = None, b""
-        if must_go_back:
-            self.call("back", {KEPT: self.states.newest})
+        self._request = None
+        if newest is not None:
+            self.call("back", {KEPT: newest})
 
     # states
 
