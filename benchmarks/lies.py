@@ -4,7 +4,8 @@
 
 An honest run in one process shows all that a party says: to words, letters of the alignment and of the training. Then
 each field of each answer is changed in every way below, and the owner must stop with a sentence that names the party
-and what it said wrong. Left out are other values in a message of the agreed form, and what a party says of its own
+and what it said wrong. A lie about the end of a job stops nothing, because the run is done: there the owner's warning
+must name the party. Left out are other values in a message of the agreed form, and what a party says of its own
 width: nobody can know these. ``LIES`` are for parties in processes of their own (:mod:`benchmarks.sides`), called with
 the guest, the request and the true reply.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import time
@@ -29,6 +31,7 @@ from torch import Tensor
 
 from benchmarks.table import show
 from colonnade.errors import AwayError, ColonnadeError
+from colonnade.federation import end_of_job
 from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.handshake import facts_in
 from colonnade.federation.owner_process import OwnerProcess
@@ -272,6 +275,24 @@ class Near:
         """Nothing is open."""
 
 
+class Warnings(logging.Handler):
+    """What an owner says of the end of a job, which stops nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+    def __enter__(self) -> Warnings:
+        logging.getLogger(end_of_job.__name__).addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger(end_of_job.__name__).removeHandler(self)
+
+
 class Court:
     """A federation in one process, made anew for every lie."""
 
@@ -285,7 +306,7 @@ class Court:
         self.owner = OWNER
 
     def run(self, spoil: Spoil) -> str:
-        """A whole job; what stopped it, or nothing."""
+        """A whole job; what stopped it, or what the owner said of its end; nothing if all was well."""
         for run in self.folder.glob("run-*"):
             shutil.rmtree(run)
         guests = {
@@ -295,8 +316,10 @@ class Court:
         paper = read_owner_file(self.folder / self.owner / "job.toml")
         host = OwnerProcess(paper, self.folder / "run-owner", listener=Near(guests, spoil))
         try:
-            host.gather()
-            host.train()
+            with Warnings() as warnings:
+                host.gather()
+                host.train()
+            return " ".join(warnings.said)
         except ColonnadeError as error:
             return str(error)
         finally:
@@ -304,7 +327,6 @@ class Court:
             for guest in guests.values():
                 if guest.audit is not None:
                     guest.audit.close()
-        return ""
 
     def said(self) -> dict[Place, Any]:
         """All that the party says in an honest run, by where; of each the second time if there is one."""

@@ -1,6 +1,6 @@
-"""A federation in one process, for tests of what its sides refuse: real files, keys, owners and parties, but no sockets.
+"""A federation in one process, for tests of what its sides refuse: real files, keys and sides, no sockets.
 
-Whatever a guest answers can be spoilt on its way, as a liar at the other end of the line would.
+What a party answers can be spoilt on its way, as a liar at the other end of the line would.
 """
 
 from __future__ import annotations

@@ -28,6 +28,10 @@ TOLD: list[tuple[str, Place, str, Callable[[Any], Any]]] = [
     ("plain", Place("talk", "prepare", "", "cardinalities"), "10^7", lambda true: [10**7]),
     ("plain", Place("talk", "hello", "", "name"), "a wrong text", WRONG_FACTS["a wrong text"]),
     ("plain", Place("talk", "plan", "", ""), "another job", WRONG_LETTERS["another job"]),
+    *(
+        ("plain", Place("end", "", "", ""), name, WRONG_LETTERS[name])
+        for name in ("another job", "a refusal of nothing")
+    ),
     *(("noise", SPENT, name, lie) for name, lie in WRONG_NUMBERS.items()),
 ]
 

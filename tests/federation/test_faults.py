@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import broken_run
+from benchmarks.faults import SEALS, broken_run
 from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
 
 from colonnade.federation.audit_check import verify
@@ -97,6 +97,18 @@ def test_a_party_killed_at_every_step_of_a_round(make: Make, undisturbed: dict[s
         log = trial.audit_log(name)
         assert log is not None
         assert verify(log).whole
+
+
+def test_a_party_that_dies_while_keys_are_agreed_on_goes_back_before_it_is_asked(make: Make) -> None:
+    """Its newest state is one that no checkpoint names, since another party died while all kept theirs."""
+    whole, broken = (make(rounds=4, deadline=40, **SEALS["blind"]) for _ in range(2))
+    assert whole.run(), whole.words(OWNER)
+    kept = {name: [n for n, one in enumerate(whole.letters(name), 1) if one["kind"] == "keep"] for name in PARTIES}
+    after_keep_and_back = Knobs(kill_before=kept["shop"][-2] + 2)
+    assert broken.run({"clinic": [Knobs(kill_before=kept["clinic"][-2])], "shop": [after_keep_and_back]})
+    assert [name for name, _ in broken.deaths] == ["clinic", "shop"]
+    assert finished(broken), broken.words(OWNER)
+    assert broken.result() == whole.result()
 
 
 @pytest.mark.long

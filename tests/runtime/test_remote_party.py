@@ -165,10 +165,15 @@ def test_who_kept_a_state_and_is_another_process_takes_all_back_with_it() -> Non
     party = shop(transport)
     party.call("step", **STEP)
     party.states.newest = torch.tensor([7])
+    party.post("step", {**STEP, "step": "follow"}, silent=True)
     transport.sessions["shop"] = TWO
     with pytest.raises(AwayError, match="'shop' came back as another process amid a round") as caught:
         party.post("step", {**STEP, "turn": 5})
     assert caught.value.party == "shop" and len(transport.sent) == 1
+    for _ in range(3):  # whoever tries again, as a key agreement does, must not ask it before it has gone back
+        with pytest.raises(AwayError, match="amid a round"):
+            party.call("blind", purpose="hello")
+    assert not party.post_waiting() and len(transport.sent) == 1
     party.post("back", {}, party.go_back_request(torch.tensor([6])))
     assert party.reply() is None
     assert transport.kinds == ["step", "back"] and int(party.states.newest) == 6
@@ -195,6 +200,9 @@ def test_amid_a_turn_even_a_run_that_goes_on_does_without_it() -> None:
     transport.sessions["shop"] = TWO
     with pytest.raises(AwayError, match="amid a round"):
         party.post("step", {**STEP, "step": "follow"})
+    transport.answers["keep"] = {"kept": torch.tensor([8])}
+    party.call("keep")
+    assert transport.kinds == ["step", "back", "keep"], "it keeps the state that it went back to"
 
 
 # Replies

@@ -12,6 +12,8 @@ from colonnade.federation.terms import sign
 from colonnade.seal.key_agreement import Identity
 
 log = logging.getLogger(__name__)
+Ask = Callable[[str], ColonnadeError | None]
+"""Sends a party the request that ends the job. What it gives is None if the party answered, or why it did not."""
 
 
 class EndOfJob:
@@ -29,15 +31,15 @@ class EndOfJob:
         """Whether the job is over."""
         return self.folder.ended is not None
 
-    def tell(self, parties: Iterable[str], call: Callable[[str], object] | None = None) -> None:
-        """Tell the parties that do not know yet, by a request of the run if ``call`` sends one; wait for each once."""
+    def tell(self, parties: Iterable[str], ask: Ask | None = None) -> None:
+        """Tell the parties that do not know yet, by a request of the run if ``ask`` sends one; wait for each once."""
         if not self.is_over:
             self.folder.end(heard=[])
         for party in parties:
             if party in self._heard:
                 continue
             try:
-                self._tell(party, call)
+                self._tell(party, ask)
             except ColonnadeError as error:  # the run is done, whatever one party makes of it
                 log.warning("the end of the job was not heard: %s", error)
             else:
@@ -47,16 +49,14 @@ class EndOfJob:
     def _heard(self) -> list[str]:
         return list((self.folder.ended or {}).get("heard", []))
 
-    def _tell(self, party: str, call: Callable[[str], object] | None) -> None:
+    def _tell(self, party: str, ask: Ask | None) -> None:
         """Tell one party; if it ended before it answered the request, tell its next process by the word ``end``."""
-        if call is not None:
-            try:
-                call(party)
-            except ColonnadeError as error:  # it is absent, has ended already, or cannot end: the run is done
-                log.info("%s", error)
-            else:
+        if ask is not None:
+            unheard = ask(party)
+            if unheard is None:
                 self.transport.ended(party)
                 return
+            log.info("%s", unheard)
         self.transport.meet(party)
         signature = sign(self.identity, "end", {"job": self.job.hex()}).hex()
         self.transport.exchange(party, "end", {"job": self.job.hex(), "signature": signature})

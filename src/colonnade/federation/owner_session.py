@@ -158,7 +158,7 @@ class OwnerSession:
             return
         backend = run.parties.backend
         assert isinstance(backend, RemoteBackend)
-        self.end.tell(backend.parties, lambda party: backend.parties[party].call("end"))
+        self.end.tell(backend.parties, lambda party: backend.parties[party].end())
 
     def finish(self, **facts: Fact) -> None:
         """Note that the job is finished, and seal the audit log."""
