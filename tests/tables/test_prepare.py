@@ -26,7 +26,7 @@ from colonnade.tables.prepare import preparation as preparation_module
 from colonnade.tables.prepare.categories import Category
 from colonnade.tables.prepare.numbers import fit_number
 from colonnade.tables.prepare.prepare_tables import parts
-from colonnade.tables.sheets import parquet_file
+from colonnade.tables.sheets import parquet_limits
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -115,7 +115,7 @@ def test_csv_and_parquet_are_prepared_alike(tmp_path: Path) -> None:
 def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sheet = sheet_of(tmp_path, frame(), label="y")
     before = fit(sheet, TRAIN).apply(sheet, TRAIN)
-    monkeypatch.setattr(parquet_file, "_ROWS", 11)
+    monkeypatch.setattr(parquet_limits, "ROWS", 11)
     monkeypatch.setattr(preparation_module, "_BYTES", 1)
     np.testing.assert_array_equal(fit(sheet, TRAIN).apply(sheet, TRAIN), before)
 
