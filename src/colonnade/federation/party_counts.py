@@ -27,7 +27,7 @@ class Runs:
         self.place = make_folder(folder) / "runs.json"
 
     def allow(self, terms: Mapping[str, Any], run: bytes, most: int, name: str) -> int:
-        """Count a run that is new, and refuse it if it is one too many; which run of its job it is, from 1."""
+        """The number of a run within its job, from 1; a new run is counted, and refused if it is one too many."""
         signed: list[str] = _counted(self.place, list, [])
         job = job_id(terms).hex()
         this = f"{job}:{run.hex()}"
@@ -49,7 +49,7 @@ class Runs:
 
 
 class Alignments:
-    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
+    """How often a party began to compare its ids in one job: a crash needs one more, trying out ids many."""
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / "alignments.json"
@@ -124,7 +124,7 @@ def _digest(rows: np.ndarray) -> str:
 
 
 def _counted(place: Path, kind: type, nothing: Any) -> Any:
-    """What a party has counted; if that cannot be read it is not taken for nothing."""
+    """The count in a party's file; an unreadable file is an error, not a count of zero."""
     try:
         count = read_json(place)
     except FileNotFoundError:
