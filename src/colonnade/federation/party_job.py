@@ -123,7 +123,7 @@ class PartyJob:
 
 
 class BudgetKeeper:
-    """Saves the privacy budget before a message that it paid for leaves; only the owner decides when states are kept."""
+    """Saves the privacy budget before a message that it paid for leaves; the owner decides when states are kept."""
 
     def __init__(self) -> None:
         self._server: PartyServer | None = None
