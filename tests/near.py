@@ -1,4 +1,4 @@
-"""A federation in one process, for tests of what its sides refuse: real files, keys and sides, no sockets.
+"""A federation in one process, to test what its sides refuse: real files, keys, owners and parties, but no sockets.
 
 What a party answers can be spoilt on its way, as a liar at the other end of the line would.
 """

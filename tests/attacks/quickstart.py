@@ -1,4 +1,4 @@
-"""The two companies of docs/two_companies.md in one process: job and party file as on the page, real sides."""
+"""The two companies of docs/two_companies.md in one process: job and party file as on the page, no sockets."""
 
 from __future__ import annotations
 

@@ -87,13 +87,13 @@ class OwnerProcess:
     # the run
 
     def _ready(self) -> tuple[Run, list[Table]]:
-        """The run before its first round, or where it was, and the tables to test on."""
+        """The run before its first round or at its newest checkpoint, and the tables to test on."""
         self.session.check_agreed()
         train, test = self._tables()
         return self._begin(train), test
 
     def _tables(self) -> tuple[list[Table], list[Table]]:
-        """The owner's own tables, and for every party one of its width in which nothing true stands."""
+        """The owner's own tables, and for every party a table of its width without real values."""
         session, rows = self.session, self.session.aligned.rows
         kind = self.job_file.job.train.task or ("several" if len(session.sheet.labels) > 1 else "classes")
         own, test_rows = prepared(session.sheet, rows, self.terms, kind), held_out(rows, self.terms)

@@ -107,7 +107,7 @@ class OwnerSession:
             self._agree()
 
     def _agree(self, on_progress: Progress | None = None) -> None:
-        """From terms to rows, with the very processes that are here; it counts only if all of it was done."""
+        """Sign the terms and align rows with the parties' present processes; only complete agreements count."""
         for link in self.handshake.links:
             link.agreed_as = None
         self.handshake.sign_terms()
@@ -119,7 +119,7 @@ class OwnerSession:
     # what the owner knows of the parties' rows
 
     def stand_in(self, party: str, like: Table) -> Table:
-        """A table with a party's row shape and the owner's ids, in which nothing true stands."""
+        """A table with a party's row shape and the owner's ids, without real values."""
         shape = self.shape_of(party)["shape"]
         return Table(ids=like.ids, columns=torch.zeros(1, *shape).expand(like.rows, *shape), name=party)
 
@@ -139,7 +139,7 @@ class OwnerSession:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Show that the owner is alive meanwhile; if it ends here with an error, tell everybody why."""
+        """Give signs of life during the work; if it ends with an error, tell everybody why."""
         try:
             with self.status.beating():
                 yield

@@ -113,7 +113,7 @@ class OwnerTransport:
         return link.session
 
     def give(self, party: str, name: str, table: Table) -> None:
-        """Everybody brings its own rows."""
+        """Do nothing: every party brings its own rows."""
 
     def is_absent(self, party: str | None) -> bool:
         """Whether the party stopped answering, and was not led through the handshake again."""
@@ -228,7 +228,7 @@ class OwnerTransport:
                 return
 
     def _check_time(self, link: PartyLink, until: float) -> None:
-        """A party that opens one connection after the other and answers on none is absent, too."""
+        """Note a party as absent that opens one connection after the other and answers on none."""
         if time.monotonic() >= until:
             why = f"'{link.name}' answered on none of its connections within {self.deadline:g} s."
             raise self._lose(link, why, until)
@@ -273,5 +273,5 @@ def _word(packet: Packet) -> Outgoing:
 
 
 def _earlier(error: AwayError, until: float) -> str:
-    """What a connection says that gave a party up before the deadline; nothing if it only waited till then."""
+    """Why a connection gave a party up before the deadline; empty if it waited until the deadline."""
     return str(error) if time.monotonic() < until else ""

@@ -29,7 +29,7 @@ class Runs:
         self.place = make_folder(folder) / "runs.json"
 
     def allow(self, terms: Mapping[str, Any], run: bytes, most: int, name: str) -> int:
-        """Count a run that is new, and refuse it if it is one too many; which run of its job it is, from 1."""
+        """The number of a run within its job, from 1; a new run is counted, and refused if it is one too many."""
         signed: list[str] = read_kept(self.place, list, _LOST) or []
         job = job_id(terms).hex()
         this = f"{job}:{run.hex()}"
@@ -51,7 +51,7 @@ class Runs:
 
 
 class Alignments:
-    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
+    """How often a party began to compare its ids in one job: a crash needs one more, trying out ids many."""
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / "alignments.json"

@@ -74,7 +74,7 @@ class PartyHandshake:
         }
 
     def check_word(self, word: str) -> None:
-        """Refuse a word that there is not."""
+        """Refuse an unknown word."""
         if word not in self._words:
             raise unknown("word", word, self._words)
 
@@ -220,7 +220,7 @@ class PartyHandshake:
         return {}
 
     def _end(self, facts: Facts) -> Facts:
-        """The job is over, though no request of a run could say so: one of the sides came back only for that."""
+        """End the job by a word, when no request of a run could end it because a side was restarted."""
         job = hex_of(facts, "job", 16)
         due = signed_bytes("end", {"job": job.hex()})
         verify(self.party_file.owner, due, hex_of(facts, "signature", 64), "the owner's end of the job")

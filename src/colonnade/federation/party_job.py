@@ -91,7 +91,7 @@ class PartyJob:
         return party
 
     def _training_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
-        """From the newest state of its run, or afresh."""
+        """The server of a training, from the newest state of its run or from the beginning."""
         own = self.run_folder
         own.keep_plan(dict(plan))
         write_preparations(own.folder, {self.name: tables[0].preparation})
@@ -104,7 +104,7 @@ class PartyJob:
         return party
 
     def _prediction_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
-        """With the model as its training kept it, which is not changed."""
+        """The server of a prediction, with the model of its training, which is not changed."""
         rows, table = tables[0], stand_in(plan, self.name)
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
@@ -123,7 +123,7 @@ class PartyJob:
 
 
 class BudgetKeeper:
-    """Writes down what the privacy budget has paid for before that leaves: the owner says when states are kept."""
+    """Saves the privacy budget before a message that it paid for leaves; the owner decides when states are kept."""
 
     def __init__(self) -> None:
         self._server: PartyServer | None = None

@@ -81,7 +81,7 @@ class PartySession:
         return reply
 
     def note(self, packet: Packet, request: bytes, reply: bytes) -> None:
-        """Write a request and its reply down; what came before the job was known is written when it is."""
+        """Write a request and its reply to the audit log; those before the job is known are written later."""
         self._early = [*self._early, _Exchange(packet, request, reply)][-EARLY:]
         audit = self.audit
         if audit is not None:

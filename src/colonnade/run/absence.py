@@ -46,7 +46,7 @@ def check_policy(policy: str, method: Method, seals: Seals) -> str:
 
 
 def check_when_absent(choice: str, policy: str, method: Method, seals: Seals) -> str:
-    """What a training round does about a party that is absent, if there is such a choice and the run can follow it."""
+    """What a training round does about an absent party, if there is such a choice and the run can follow it."""
     if not isinstance(choice, str) or choice not in WHEN_ABSENT:
         raise unknown("choice of when_absent", choice, WHEN_ABSENT)
     if choice != "without":
@@ -69,12 +69,12 @@ def check_when_absent(choice: str, policy: str, method: Method, seals: Seals) ->
 
 
 def keeps_means(method: Method, settings: Settings) -> bool:
-    """Whether somebody will want the means of the parties' answers: a prediction, or a round that goes on."""
+    """Whether the means of the parties' answers are needed, for predictions or for rounds without a party."""
     return not method.predicts_alone or (settings.when_away == "without" and settings.missing == "mean")
 
 
 def check_drop_outs(absent: object) -> None:
-    """Refuse a simulation of drop-outs that cannot be asked."""
+    """Refuse a simulation of drop-outs that is not a function."""
     if absent is not None and not callable(absent):
         raise ConfigError(
             f"absent={absent!r} is not a function from a round's number to the names of those who are absent; "
@@ -144,7 +144,7 @@ def _check_somebody(method: Method, names: Sequence[str], absentees: Sequence[st
 def completed(
     tables: Sequence[Table], names: Sequence[str], shapes: Sequence[tuple[int, ...]], absent: frozenset[str]
 ) -> list[Table]:
-    """The federation with a stand-in, all zeros, for every party that is absent: nothing of its own is read."""
+    """The federation with a stand-in, all zeros, for every absent party: nothing of its own is read."""
     given = {table.name: table for table in parties_of(tables)}
     here = [name for name in given if name not in absent]
     if here != [name for name in names if name not in absent]:

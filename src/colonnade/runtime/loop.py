@@ -81,7 +81,7 @@ class LoopGroup(Group):
         return self._drawn[1]
 
     def labels(self, turn: Turn) -> Tensor:
-        """This owner's labels of its line of the turn's rows."""
+        """This owner's labels; of the turn's row numbers it has one line, as every owner has."""
         rows = turn.rows[self.members[0]]
         if self.soft is not None:
             return self.soft.index_select(0, rows)

@@ -89,7 +89,7 @@ class AnswerMemory:
 
 
 class Peaks:
-    """The largest value that came from another process: finite ones may add up to what is none, and then it has a name.
+    """The largest value of every sender: finite values may add up to an infinite one, and an error names it.
 
     >>> peaks = Peaks()
     >>> peaks.note("shop", "embed", {"h": torch.tensor([-3e38])}, Turn(7, torch.arange(1)))
@@ -101,7 +101,7 @@ class Peaks:
         self.most, self.whose = -1.0, ""
 
     def note(self, sender: str, step: str, fields: Mapping[str, Tensor], turn: Turn) -> None:
-        """Look at what came, which is finite."""
+        """Note the largest value of a message, which is finite."""
         for name, value in fields.items():
             if value.is_floating_point() and value.numel() and (size := float(value.abs().max())) > self.most:
                 self.most, self.whose = size, f"'{sender}' in '{name}' of step '{step}' in round {turn.round}"
@@ -113,7 +113,7 @@ class Peaks:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Let a failure of the work below say it too."""
+        """Add the sender of the largest value to an error of the work within."""
         try:
             yield
         except TrainingError as error:
@@ -137,7 +137,7 @@ class Absence:
     training: bool = False
 
     def instead(self, party: str, step: str, like: M, memory: AnswerMemory) -> M:
-        """What stands for a party's answer, in the form of the answer of one who is here."""
+        """What stands for an absent party's answer, in the form of another party's answer."""
         if self.policy == "mean" and (memory.knows(party, step) or not self.training):
             return memory.mean_like(party, step, like)
         return type(like)(**{name: torch.zeros_like(value) for name, value in fields_of(like).items()})

@@ -128,7 +128,7 @@ class RayTransport:
             raise ConfigError(f"the process of {who} has {there}, and this one {versions()}; install the same on all.")
         return True
 
-    # lines
+    # the transport
 
     def post(self, party: str, request: bytes) -> None:
         """Call the actor and do not wait."""

@@ -29,7 +29,7 @@ _NO_REPLY = ("back", "end")  # are answered without a frame
 
 
 def number_in(party: str, reply: Fields, name: str) -> Tensor:
-    """The one whole number that was to be told."""
+    """The one whole number in a party's reply."""
     if reply.keys() != {name} or reply[name].shape != (1,) or reply[name].dtype != torch.int64 or int(reply[name]) < 0:
         raise MessageError(
             f"'{party}' was to tell one whole number '{name}', and told {sorted(reply)} in another form."
@@ -69,7 +69,7 @@ def largest(asked: Packet, form: Fields | None) -> int:
 
 
 class KeptStates:
-    """The numbers of the states that one party keeps: each is the one after the last, as far as that was heard."""
+    """The numbers of the states that one party keeps: each is the one after the last that the owner knows of."""
 
     def __init__(self, party: str) -> None:
         self.party = party
@@ -107,7 +107,7 @@ class KeptStates:
 
 
 class BudgetReports:
-    """What one party says that its releases have cost, as far as it can be true."""
+    """One party's reports of its privacy budget, checked as far as they can be."""
 
     def __init__(self, party: str) -> None:
         self.party = party
@@ -138,7 +138,7 @@ class BudgetReports:
         return {**numbers, "messages": messages} if reported else {}
 
     def _check_values(self, reported: dict[str, float], own: Budget) -> None:
-        """What was granted is known, what was spent follows from the releases, and nothing of it becomes less."""
+        """Check a report: the grant is known, the cost follows from the releases, and no number becomes less."""
         releases = min(int(reported["releases"]), own.allowed)
         due = {"granted": own.granted, "delta": own.delta, "allowed": own.allowed, "releases": releases}
         due |= {"spent": epsilon(releases, own.multiplier, own.delta)}

@@ -79,7 +79,7 @@ class RequestServer(ABC):
         return write_packet(packet.reply("refusal", self.name, refusal(reason, self.name)))
 
     def _before(self, packet: Packet) -> list[Packet]:
-        """The request that came in front of this one, if there is one and it may."""
+        """The request in front of this one, if there is one and it may be there."""
         if not len(packet.before):
             return []
         before = read_packet(packet.before)
@@ -116,7 +116,7 @@ class RequestServer(ABC):
 
     @abstractmethod
     def check_read(self, packet: Packet) -> None:
-        """Refuse a request that says more than anybody reads."""
+        """Refuse a request with fields that its step does not read."""
 
     def frame(self, packet: Packet, number: int) -> Fields:
         """The tensors of a frame, none if it is not there."""
@@ -166,7 +166,7 @@ def refusal(error: ColonnadeError, who: str) -> bytes:
 
 
 def _told(error: ColonnadeError, who: str) -> str:
-    """Its sentence; one about this side's own files may name ids and values, and any may say where they lie."""
+    """The error's sentence as the owner may read it: without ids or values of this side's files, and without paths."""
     if isinstance(error, TableError) and not isinstance(error, NoCommonIdError):
         return f"'{who}' cannot do that with its files as they are; its log says why."
     return _PLACE.sub(r"\1", str(error))
