@@ -1,6 +1,6 @@
 """What a party answers if it lies; and an owner that is told every lie about every answer, one a run.
 
-    python -m benchmarks.lies [--case plain] [--only PART_OF_A_NAME]
+    python -m benchmarks.lies [--case plain] [--only PART_OF_A_NAME] [--training]
 
 An honest run in one process shows all that a party says: to words, letters of the alignment and of the training. Then
 each field of each answer is changed in every way below, and the owner must stop with a sentence that names the party
@@ -136,6 +136,11 @@ class Place:
     def of(cls, request: Packet, field: str) -> Place:
         """Where a reply to this letter has a field."""
         return cls(request.kind, request.step, request.purpose, field)
+
+    @property
+    def is_before_training(self) -> bool:
+        """Whether it is said in the handshake or in the alignment."""
+        return self.kind == "talk" or self.purpose == "align"
 
     def __str__(self) -> str:
         return "/".join(one for one in (self.kind, self.step, self.purpose, self.field) if one)
@@ -390,6 +395,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--only", default="", help="lies in whose name this stands")
+    parser.add_argument("--training", action="store_true", help="without words and alignment, alike in all cases")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows, bad = [], 0
@@ -398,7 +404,7 @@ def main() -> None:
         with TemporaryDirectory() as place:
             court = Court(Path(place, "court"), case)
             for where, name, lie in lies_in(court):
-                if options.only not in f"{where}: {name}":
+                if options.only not in f"{where}: {name}" or (options.training and where.is_before_training):
                     continue
                 began = time.perf_counter()
                 try:

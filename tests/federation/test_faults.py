@@ -103,7 +103,7 @@ def test_a_party_that_dies_while_keys_are_agreed_on_goes_back_before_it_is_asked
     """Its newest state is one that no checkpoint names, since another party died while all kept theirs."""
     whole, broken = (make(rounds=4, deadline=40, **SEALS["blind"]) for _ in range(2))
     assert whole.run(), whole.words(OWNER)
-    kept = {name: [n for n, one in enumerate(whole.letters(name), 1) if one["kind"] == "keep"] for name in PARTIES}
+    kept = {name: [n for n, one in enumerate(whole.requests(name), 1) if one["kind"] == "keep"] for name in PARTIES}
     after_keep_and_back = Knobs(kill_before=kept["shop"][-2] + 2)
     assert broken.run({"clinic": [Knobs(kill_before=kept["clinic"][-2])], "shop": [after_keep_and_back]})
     assert [name for name, _ in broken.deaths] == ["clinic", "shop"]

@@ -269,7 +269,9 @@ def _taken(name: str, wire: Fields, ring: Ring, expected: tuple[int, ...], mark:
     try:
         codes, shape = from_wire(name, wire, ring.bits)
     except MessageError as error:
-        raise SealError(f"'{party}' sent '{name}' as a blinded message that is none: {error}") from error
+        raise SealError(
+            f"'{party}' sent '{name}' and '{name}.form' as a blinded message that is none: {error}"
+        ) from error
     if shape != expected:
         raise SealError(
             f"'{party}' sent '{name}' with the shape {shape}, and {expected} was expected; has it the same rows?"

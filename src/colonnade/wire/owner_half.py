@@ -5,7 +5,7 @@ Every runtime runs this half, so that a simulated byte is a deployed one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -78,19 +78,21 @@ class OwnerHalf:
         end = self.ends[turn.leader]
         if self.checks is None and self.seals.up is None and wire.keys() == form.keys():
             fields = wire
-        elif self.checks is None:
-            fields = end.expand(self.seals.up, wire, form, party, step, turn)
         else:
-            checks, rows = self.checks, turn.rows.shape[-1]
             with naming(party, step, f" of round {turn.round}"):
-                fields = end.expand(
-                    self.seals.up, wire, form, party, step, turn,
-                    lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
-                )  # fmt: skip
+                fields = end.expand(self.seals.up, wire, form, party, step, turn, self._check_of(party, step, turn))
+        if self.checks is not None:
             self.peaks.note(party, step, fields, turn)
         message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
         return message
+
+    def _check_of(self, party: str, step: str, turn: Turn) -> Callable[[Fields], None] | None:
+        """What refuses a reply of another form than was agreed on; None where nothing was."""
+        checks, rows = self.checks, turn.rows.shape[-1]
+        if checks is None:
+            return None
+        return lambda opened: checks.check(party, "up", step, opened, rows, turn.round)
 
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Remember a party's reply in training: its mean may stand for the party when it is absent."""
