@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from colonnade.errors import FolderError
 
@@ -59,8 +59,7 @@ def write_bytes(path: Path, raw: bytes, *, durable: bool = False, private: bool 
 
 def open_private(path: Path, mode: str) -> BinaryIO:
     """Open a file to write bytes; if it is new, only its owner may read it."""
-    file: BinaryIO = open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
-    return file
+    return cast(BinaryIO, open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
 def write_synced(file: BinaryIO, raw: bytes) -> None:
