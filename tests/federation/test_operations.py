@@ -70,6 +70,38 @@ def test_json_for_machines(logged):
     assert entry == {"level": "WARNING", "logger": "colonnade.link", "message": "absent", "party": 'a"b\n', "round": 4}
 
 
+@pytest.mark.parametrize("how", ["lines", "json"])
+def test_fields_that_others_add_to_every_record_are_left_out(logged, how, monkeypatch):
+    """By a record factory, or by a logger's own method, as Ray does once it is loaded."""
+    before, make = logging.getLogRecordFactory(), logging.Logger.makeRecord
+
+    def factory(*args, **named):
+        record = before(*args, **named)
+        record.job_id, record.values = "01000000", [1.5, 2.5]
+        return record
+
+    def stamped(self, *args, **named):
+        record = make(self, *args, **named)
+        record._ray_timestamp_ns = 17
+        return record
+
+    monkeypatch.setattr(logging.Logger, "makeRecord", stamped)
+    logging.setLogRecordFactory(factory)
+    try:
+        log, stream = logged(how)
+        log.info("round done", extra={"round": 3})
+    finally:
+        logging.setLogRecordFactory(before)
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("INFO round done round=3") or set(json.loads(line)) == {
+        "time",
+        "level",
+        "logger",
+        "message",
+        "round",
+    }
+
+
 def test_times_are_utc(logged, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()

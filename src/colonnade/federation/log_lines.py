@@ -25,7 +25,7 @@ from colonnade.errors import unknown
 FORMATS = ("lines", "json")
 LONGEST = 2000  # characters of a message
 _PLAIN = (str, int, float, bool, type(None))
-_OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_USUAL = {"message", "asctime", "taskName"}  # fields that a record has at times
 _FORMATTED = re.compile(r"""(tensor|array|Parameter containing:)\s*\(.*|\bb(['"]).*?\2""", re.S)
 
 
@@ -78,8 +78,7 @@ class NoValues(logging.Filter):
         except (TypeError, ValueError):  # as %d for what is now <Tensor>; a log line must not end a run
             text = f"{record.msg} {record.args}"
         record.msg, record.args = _without_values(text)[:LONGEST], None
-        for name in set(vars(record)) - _OWN:
-            shown = plain(getattr(record, name))
+        for name, shown in _facts(record).items():
             setattr(record, name, _without_values(shown)[:LONGEST] if isinstance(shown, str) else shown)
         if record.exc_info and record.exc_info[1] is not None:
             record.exc_text = _trace(record.exc_info[1])
@@ -125,7 +124,9 @@ def log_to(how: str = "lines", level: int | str = logging.INFO, stream: TextIO |
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: plain(value) for name, value in vars(record).items() if name not in _OWN}
+    """What ``extra=`` added to a record; others in this process may add fields to every record, as Ray does."""
+    foreign = vars(logging.makeLogRecord({})).keys() | _USUAL
+    return {name: plain(value) for name, value in vars(record).items() if name not in foreign and name[0] != "_"}
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -24,7 +24,7 @@ from safetensors.torch import save as save_tensors
 from colonnade.core.state import Packed
 from colonnade.disk.small_files import opened, read_json
 from colonnade.disk.tensor_files import check_length
-from colonnade.disk.whole_files import write_synced
+from colonnade.disk.whole_files import open_private, write_synced
 from colonnade.errors import CheckpointError, FolderError, TrainingError
 
 FORMAT = "colonnade-checkpoint-1"
@@ -181,7 +181,7 @@ def _free_place(folder: Path, round: int) -> Path:
 
 
 def _write_file(path: Path, raw: bytes) -> None:
-    with path.open("wb") as file:
+    with open_private(path, "wb") as file:
         write_synced(file, raw)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from colonnade.core.randomness import SECRET_BYTES
 from colonnade.disk.small_files import read_small
-from colonnade.disk.whole_files import write_synced
+from colonnade.disk.whole_files import open_private, write_synced
 from colonnade.errors import CheckpointError, FolderError
 
 
@@ -33,6 +33,6 @@ def secret_in(folder: Path) -> bytes:
 def _draw(place: Path) -> None:
     draft = place.with_suffix(".new")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+    with open_private(draft, "xb") as file:
         write_synced(file, fresh_secret())
     draft.rename(place)

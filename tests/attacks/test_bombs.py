@@ -132,10 +132,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, float
         write(folder / name)
         assert (folder / name).stat().st_size < 400_000, name
     command = [sys.executable, "-c", CHILD, str(usual), *(str(folder / name) for name in writers)]
-    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout.splitlines()
+    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout.splitlines()
     return {Path(path).name: (said, grown) for path, said, grown in map(json.loads, lines)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_file_that_unpacks_into_much_is_refused_in_little_memory(
     name: str, told: dict[str, tuple[str, float]]
@@ -146,6 +147,7 @@ def test_a_file_that_unpacks_into_much_is_refused_in_little_memory(
     assert grown < MOST_MB, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READ)
 def test_long_texts_are_read_a_few_at_a_time(name: str, told: dict[str, tuple[str, float]]) -> None:
     said, grown = told[name]
