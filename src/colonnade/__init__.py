@@ -22,6 +22,7 @@ from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
     FDML,
+    LASER,
     TVFL,
     VAFL,
     VIMADMM,
@@ -67,6 +68,7 @@ __all__ = [
     "CNN",
     "CVFL",
     "FDML",
+    "LASER",
     "MLP",
     "SGD",
     "TVFL",

@@ -111,6 +111,10 @@ class Builder(Protocol):
     def shape(self) -> tuple[int, ...]:
         """The shape of one of the party's rows."""
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether the party does not have some of the rows that are trained on."""
+
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
 
@@ -202,6 +206,8 @@ class Method(ABC):
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     partial_rows: ClassVar[bool] = False
     """Whether it trains on rows that not every party has; it then asks ``mine.known`` and ``owner.known``."""
+    any_subset: ClassVar[bool] = False
+    """Whether it predicts from whoever is there, by ``owner.known``: nothing stands for the answers of the absent."""
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
@@ -293,6 +299,10 @@ class Method(ABC):
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
         """Logits of every party's own model, in the parties' order."""
         raise ConfigError(f"{self.name} trains one model for all, so there is none per party; use vfedmh for that.")
+
+    def predict_subsets(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
+        """Outputs of every set of the parties, the set of nobody first, the last party changing fastest."""
+        raise ConfigError(f"{self.name} has no predictor for every set of parties; use laser for that.")
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One number per party that says how much it matters."""

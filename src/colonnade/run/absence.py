@@ -70,6 +70,8 @@ def check_when_away(choice: str, policy: str, method: Method, seals: Seals) -> s
 
 def keeps_means(method: Method, settings: Settings) -> bool:
     """Whether somebody will want the means of the parties' answers: a prediction, or a round that goes on."""
+    if method.any_subset:
+        return False
     return not method.predicts_alone or (settings.when_away == "without" and settings.missing == "mean")
 
 
@@ -114,7 +116,8 @@ def find_absence(
     gone = [name for name in names if name in {*named, *lacking}]
     if not gone or method.predicts_alone:
         return Absence(frozenset(gone), policy)
-    _check_somebody(method, names, gone, at_home)
+    if not (method.any_subset and at_home):
+        _check_somebody(method, names, gone, at_home)
     who = ", ".join(f"'{name}'" for name in gone)
     verb = "is" if len(gone) == 1 else "are"
     if policy == "refuse":

@@ -209,8 +209,8 @@ def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = group.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
-    if not group.loop_nets or table.unaligned is not None:  # rows of its own are as many as the party has
-        return None
+    if not group.loop_nets or table.known is not None or table.unaligned is not None:
+        return None  # parties with different rows have different shapes within a step
     for name, net in group.loop_nets.items():
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
