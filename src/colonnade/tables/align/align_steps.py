@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from colonnade.core.method import Turn, party_step
-from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
+from colonnade.tables.align.align_messages import (
+    AlignVerdict,
+    Box,
+    Greeting,
+    LeftPlaces,
+    Locks,
+    Macs,
+    Roster,
+    Signed,
+    WantedPlaces,
+)
 from colonnade.tables.align.alignment_party import AlignmentParty
 
 
@@ -91,3 +101,9 @@ def prove(mine: AlignmentMine, turn: Turn, message: Locks) -> Macs:
 def verify(mine: AlignmentMine, turn: Turn, message: Macs) -> None:
     """Check the proofs of all other parties."""
     mine.peer.verify(message)
+
+
+@party_step
+def spread(mine: AlignmentMine, turn: Turn, message: LeftPlaces) -> None:
+    """In a left join: learn the places of the common rows among all of the owner's."""
+    mine.peer.spread(message)
