@@ -129,6 +129,17 @@ class Model:
             named = dict(zip(self.parties.names, each, strict=True))
             return {name: logits for name, logits in named.items() if name not in away}
 
+    def outputs_of_subsets(self, question: Question) -> list[Tensor]:
+        """The outputs of every set of the parties, for methods that predict from any; the set of nobody first."""
+        purpose = question.purpose
+        with self._asking(question):
+            return self._in_chunks(
+                lambda turn: self.method.predict_subsets(self.owner, self.parties, turn),
+                purpose,
+                question.rows,
+                purpose,
+            )
+
     def evaluate_each(self, question: Question) -> dict[str, dict[str, float]]:
         """Metrics of every party's own model."""
         each = self.outputs_each(question)
