@@ -3,6 +3,8 @@
     python -m benchmarks.overlap                                   credit, bank, adult; seeds 0 to 2
     python -m benchmarks.overlap --data credit --shares 5 --seeds 0
     python -m benchmarks.overlap --data mnist cifar10 --methods splitnn laser --seeds 0
+    python -m benchmarks.overlap --data adult --shares 70 --owner-rows 1000 --epochs 30 --batch 64
+      --methods local local-common apfed apfed-common             (one line) an owner with few rows, and its own model
     python -m benchmarks.overlap --rows valid --seeds 0            to choose settings: no test row is looked at
     python -m benchmarks.overlap --only-show
 
@@ -39,6 +41,7 @@ LONGER = {100: 1.0, 50: 1.5, 20: 3.0, 5: 6.0}  # fewer rows, more epochs: rounds
 class How(NamedTuple):
     """A method, the rows that it trains on, and for how many of the data set's epochs."""
 
+    title: str
     method: cn.Method
     rows: Callable[[Sequence[cn.Table]], list[cn.Table]] = list
     epochs: float = 1.0
@@ -47,14 +50,39 @@ class How(NamedTuple):
 
 
 METHODS = {
-    "owner alone, all its rows": How(cn.Local(embedding=WIDTH), asks=False),
-    "splitnn, common rows": How(
-        cn.SplitNN(embedding=WIDTH, hidden=WIDTH, lr=0.1), rows=cn.common_rows, lengthened=True
+    "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH), asks=False),
+    "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH), rows=cn.common_rows),
+    "splitnn": How(
+        "splitnn, common rows", cn.SplitNN(embedding=WIDTH, hidden=WIDTH), rows=cn.common_rows, lengthened=True
     ),
-    "apfed, all rows": How(cn.APFed(embedding=WIDTH)),
-    "laser, all rows": How(cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
+    "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH)),
+    "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH), rows=cn.common_rows),
+    "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
 }
-NAMES = {name.partition(",")[0]: name for name in METHODS}
+USUAL = [name for name in METHODS if not name.endswith("-common")]
+
+
+class Trial(NamedTuple):
+    """What is the same for all methods: the data set, its rows, and how long to train."""
+
+    data: str
+    rows: str
+    owner_rows: int | None = None
+    epochs: int | None = None
+    batch: int = 256
+
+    def named(self, title: str, share: int, seed: int) -> str:
+        """The name under which a run's result is kept."""
+        few = "" if self.owner_rows is None else f" {self.owner_rows} rows"
+        how = "" if self.epochs is None else f" {self.epochs} epochs of {self.batch}"
+        return f"{self.data} {self.rows} {title} {share} {seed}{few}{how}"
+
+    def epochs_of(self, how: How, share: int) -> int:
+        """How many epochs a method trains."""
+        if self.epochs is not None:
+            return self.epochs
+        base = (PICTURE_EPOCHS if self.data in PICTURES else EPOCHS[self.data][0]) * how.epochs
+        return max(1, round(base * (LONGER.get(share, 1.0) if how.lengthened else 1)))
 
 
 @cache
@@ -75,18 +103,19 @@ def overlapping(tables: Sequence[cn.Table], share: int, seed: int) -> list[cn.Ta
     return [tables[0], *(replace(t, known=known, unaligned=t.columns[~known]) for t in tables[1:])]
 
 
-def find(name: str, data: str, share: int, seed: int, rows: str) -> Found:
+def find(trial: Trial, how: How, share: int, seed: int) -> Found:
     """What one method makes of one share and seed."""
-    how, (whole, held) = METHODS[name], tables_of(data, seed, rows)
+    whole, held = tables_of(trial.data, seed, trial.rows)
+    if trial.owner_rows is not None:
+        whole = [table.take(range(trial.owner_rows)) for table in whole]
     train = how.rows(overlapping(whole, share, seed))
-    base = (PICTURE_EPOCHS if data in PICTURES else EPOCHS[data][0]) * how.epochs
-    epochs = max(1, round(base * (LONGER[share] if how.lengthened else 1)))
     options: dict[str, Any] = {"optimizer": cn.Adam(0.001, decay=0.01), "evaluate_every": 10**9}
-    options |= {} if data in PICTURES else {"model": MODEL}
+    options |= {} if trial.data in PICTURES else {"model": MODEL}
+    options |= {"epochs": trial.epochs_of(how, share), "batch": min(trial.batch, train[0].rows), "seed": seed}
     began = time.process_time()
-    run = cn.train(train, how.method, epochs=epochs, batch=min(256, train[0].rows), seed=seed, **options)
+    run = cn.train(train, how.method, **options)
     seconds, sent = time.process_time() - began, run.ledger.total
-    score = "accuracy" if data in PICTURES else "auc"
+    score = "accuracy" if trial.data in PICTURES else "auc"
     found = {"score": run.evaluate(held)[score], "bytes": sent, "seconds": seconds}
     if run.method.any_subset:
         others = [table.name for table in held[1:]]
@@ -97,25 +126,22 @@ def find(name: str, data: str, share: int, seed: int, rows: str) -> Found:
 Cells = dict[tuple[str, int], list[Found]]
 
 
-def cells_of(kept: Kept, options: argparse.Namespace, data: str) -> Cells:
+def cells_of(kept: Kept, trial: Trial, methods: Sequence[str], shares: Sequence[int], seeds: Sequence[int]) -> Cells:
     """All that was run for all seeds."""
     cells = {}
-    for name, share in itertools.product([NAMES[method] for method in options.methods], options.shares):
-        ran = share if METHODS[name].asks else 100
-        found = [
-            kept(f"{data} {options.rows} {name} {ran} {seed}", partial(find, name, data, ran, seed, options.rows))
-            for seed in options.seeds
-        ]
+    for how, share in itertools.product([METHODS[method] for method in methods], shares):
+        ran = share if how.asks else 100
+        found = [kept(trial.named(how.title, ran, seed), partial(find, trial, how, ran, seed)) for seed in seeds]
         if all(found):
-            cells[name, share] = found
+            cells[how.title, share] = found
     return cells
 
 
 def table(title: str, cells: Cells, shares: Sequence[int]) -> None:
     """One data set: a line per method, a column per share of common rows."""
-    names = dict.fromkeys(name for name, _ in cells)
+    titles = dict.fromkeys(title for title, _ in cells)
     heads = ["common rows", *(f"{share} %" for share in shares), "MB sent", "CPU s"]
-    show(title, heads, [[name, *_line(name, cells, shares)] for name in names])
+    show(title, heads, [[one, *_line(one, cells, shares)] for one in titles])
 
 
 def _line(name: str, cells: Cells, shares: Sequence[int]) -> list[str]:
@@ -134,10 +160,13 @@ def _cell(found: Sequence[Found]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=list(EPOCHS), choices=[*EPOCHS, *PICTURES])
-    parser.add_argument("--methods", nargs="+", default=list(NAMES), choices=list(NAMES))
-    parser.add_argument("--shares", nargs="+", type=int, default=list(SHARES), choices=SHARES)
+    parser.add_argument("--methods", nargs="+", default=USUAL, choices=list(METHODS))
+    parser.add_argument("--shares", nargs="+", type=int, default=list(SHARES), help="of common rows, in percent")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--rows", default="test", choices=["test", "valid"], help="which rows are scored")
+    parser.add_argument("--owner-rows", type=int, help="so many of the training rows only")
+    parser.add_argument("--epochs", type=int, help="for all methods alike, instead of those of the data set")
+    parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--folder", type=Path, default=Path("runs/overlap"))
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
@@ -145,7 +174,9 @@ def main() -> None:
     for data in options.data:
         score = "accuracy" if data in PICTURES else "AUC"
         which = f"{options.rows} rows, mean of seeds {options.seeds}"
-        table(f"{data}: {score} on {which}", cells_of(kept, options, data), options.shares)
+        trial = Trial(data, options.rows, options.owner_rows, options.epochs, options.batch)
+        cells = cells_of(kept, trial, options.methods, options.shares, options.seeds)
+        table(f"{data}: {score} on {which}", cells, options.shares)
 
 
 if __name__ == "__main__":
