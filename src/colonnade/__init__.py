@@ -14,7 +14,7 @@ from colonnade import interrupt as _interrupt  # noqa: F401 - before all that ta
 # isort: split
 from colonnade.core.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
 from colonnade.core.optim import SGD, Adagrad, Adam
-from colonnade.core.table import Scale, Table
+from colonnade.core.table import Scale, Table, common_rows
 from colonnade.data import datasets, load
 from colonnade.data.sharing import share
 from colonnade.data.split import split
@@ -22,6 +22,7 @@ from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
     FDML,
+    LASER,
     TVFL,
     VAFL,
     VIMADMM,
@@ -67,6 +68,7 @@ __all__ = [
     "CNN",
     "CVFL",
     "FDML",
+    "LASER",
     "MLP",
     "SGD",
     "TVFL",
@@ -120,6 +122,7 @@ __all__ = [
     "VFedMH",
     "__version__",
     "align",
+    "common_rows",
     "datasets",
     "distil",
     "embedding_map",

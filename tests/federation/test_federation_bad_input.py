@@ -181,10 +181,11 @@ JOBS = [
     ({"align": 'mode = "open"'}, "unknown mode of an alignment 'open'; known: plain, psi."),
     ({"align": "minimum = 9\nmaximum = 8"}, "maximum = 8 in [align] is below minimum = 9"),
     ({"more": "[prepare]\ntest = 1.5"}, "1.5"),
+    ({"align": 'join = "left"'}, "join = 'left' in [align] is for parties of one process"),
 ]
 
 
-@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test"])
+@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test", "join"])
 def test_a_job_that_could_only_fail_later(sides: Sides, job: dict[str, str], words: str) -> None:
     assert words in sentence(ConfigError, lambda: sides.owner_file(**job))
 

@@ -71,6 +71,8 @@ CASES = [
     Case(cn.APFed(), owner="first"),
     Case(cn.APFed(loss="contrastive", projection=8, dropout=0.5, contribution_every=2), owner="first"),
     Case(cn.APFed(losses=("contrastive", "contrastive", "reconstruction"), weights=(0.5, 2.0, 0.1)), owner="first"),
+    Case(cn.LASER()),
+    Case(cn.LASER(), owner="first"),
     Case(cn.TVFL(), owner="first"),
     Case(cn.TVFL(fill="random"), owner="first"),
     Case(cn.TVFL(fill="none"), owner="first"),

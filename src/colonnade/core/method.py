@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from colonnade.core.net import Net, descend, take_step
@@ -82,6 +83,14 @@ class Mine(ABC):
     def labels(self, turn: Turn) -> Tensor:
         """At one of several owners: the labels of its own rows of the turn, as training sees them."""
 
+    def known(self, turn: Turn) -> Tensor:
+        """Which of the turn's rows this party really has, bool [rows]; the inputs of the others mean nothing."""
+        return torch.ones(len(turn.rows), dtype=torch.bool)
+
+    def unaligned(self) -> Tensor | None:
+        """This party's rows that no other party has, scaled, float32; for learning alone."""
+        return None
+
     def own(self, message: Tensor) -> Tensor:
         """A tensor that was sent to all parties, with this side's party axis in front, if it has one."""
         return message
@@ -101,6 +110,10 @@ class Builder(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one of the party's rows."""
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether the party does not have some of the rows that are trained on."""
 
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
@@ -191,6 +204,10 @@ class Method(ABC):
     """The tasks that it can learn, at least with some options."""
     alone: ClassVar[str] = "never"
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
+    partial_rows: ClassVar[bool] = False
+    """Whether it trains on rows that not every party has; it then asks ``mine.known`` and ``owner.known``."""
+    any_subset: ClassVar[bool] = False
+    """Whether it predicts from whoever is there, by ``owner.known``: nothing stands for the answers of the absent."""
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
@@ -287,6 +304,10 @@ class Method(ABC):
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
         """Logits of every party's own model, in the parties' order."""
         raise ConfigError(f"{self.name} trains one model for all, so there is none per party; use vfedmh for that.")
+
+    def predict_subsets(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
+        """Outputs of every set of the parties, the set of nobody first, the last party changing fastest."""
+        raise ConfigError(f"{self.name} has no predictor for every set of parties; use laser for that.")
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One number per party that says how much it matters."""

@@ -27,12 +27,17 @@ class Owner:
     they are saved and loaded by name. The attributes that the constructor sets are not part of it.
     """
 
-    def __init__(self, labels: Tensor, task: Task, parties: int, randomness: Randomness) -> None:
+    def __init__(
+        self, labels: Tensor, task: Task, parties: int, randomness: Randomness, *, has_columns: bool = False
+    ) -> None:
         self.tables = {"train": labels}
         self.task = task
         self.parties = parties
+        self.has_columns = has_columns  # then it is also party 0
         self.randomness = randomness
         self.soft: Tensor | None = None  # replaces the labels in training: protected ones, or a teacher's outputs
+        self.masks: dict[str, Tensor] = {}  # by table: which rows each party has; none if all have all
+        self.absent: frozenset[int] = frozenset()  # parties that do not answer for now
         self.owners: Any = None  # an Owners, this one first, for methods with several owners
         self.held_out = torch.arange(0)  # rows of the training table that are never trained on
         self._constructed = set(vars(self)) | {"_constructed"}
@@ -59,6 +64,14 @@ class Owner:
         if self.soft is not None and turn.training:
             return self.soft.index_select(0, turn.rows)
         return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
+
+    def known(self, turn: Turn) -> Tensor:
+        """Which of the turn's rows each party has, bool [parties, rows]; one that is absent has none."""
+        mask = self.masks.get(turn.table)
+        shape = self.parties, len(turn.rows)
+        known = torch.ones(shape, dtype=torch.bool) if mask is None else mask.index_select(1, turn.rows)
+        known[sorted(self.absent)] = False
+        return known
 
     def loss(self, o: Tensor, turn: Turn) -> Tensor:
         """The mean loss of the turn's rows."""

@@ -3,6 +3,10 @@
 A *federation* is a plain list of tables about the same rows in the same order. Exactly one
 table has labels; it is the owner's and comes first. The owner may hold columns too.
 
+A federation's rows are the owner's. A party need not have all of them: ``known`` says which it really has, and only
+methods that declare ``partial_rows`` train on rows that not everybody has. Rows that only the party has are its
+``unaligned`` ones; nobody else can number them, so they serve for learning alone.
+
 With *several owners* the first tables have labels and no columns. Each owner has the labels of some rows, and together
 they have those of all rows. Only methods that declare ``several_owners`` train on such a federation.
 """
@@ -19,6 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.table_values import (
+    check_same_rows,
+    columns_of,
+    ids_of,
+    known_of,
+    labels_of,
+    plain_array,
+    unaligned_of,
+    without_unknown,
+)
 from colonnade.errors import TableError
 
 
@@ -55,6 +69,9 @@ class Table:
     ``columns`` is ``[rows, ...]``: numbers, which become float32, or uint8 pixels. Pixels stay uint8, and a view of the
     array that they were cut from, until a batch is drawn.
     ``preparation`` is how the columns were made from a party's raw ones, if :func:`colonnade.prepare` made them.
+    ``known`` [rows] says which of the federation's rows this party really has; None means all. The columns of the
+    others are set to zero here, and no method lets them influence training.
+    ``unaligned`` are columns ``[m, ...]`` of rows that only this party has, in the form and scale of ``columns``.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -74,16 +91,21 @@ class Table:
     classes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = field(default=None, repr=False)
     preparation: Any = field(default=None, repr=False, compare=False)
+    known: Any = field(default=None, repr=False)
+    unaligned: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
-        put(self, "ids", _ids(self.ids, self.name))
+        put(self, "ids", ids_of(self.ids, self.name))
+        put(self, "known", known_of(self.known, self.rows, self.name, has_columns=self.columns is not None))
         if self.columns is not None:
-            put(self, "columns", _columns(self.columns, self.name, self.column_names))
-            _same_rows(self.name, "columns", len(self.columns), len(self.ids))
+            columns = columns_of(self.columns, self.name, self.column_names)
+            check_same_rows(self.name, "columns", len(columns), len(self.ids))
+            put(self, "columns", columns if self.known is None else without_unknown(columns, self.known))
+        put(self, "unaligned", unaligned_of(self.unaligned, self.columns, self.name, self.column_names))
         if self.labels is not None:
-            put(self, "labels", _labels(self.labels, self.name))
-            _same_rows(self.name, "labels", len(self.labels), len(self.ids))
+            put(self, "labels", labels_of(self.labels, self.name))
+            check_same_rows(self.name, "labels", len(self.labels), len(self.ids))
 
     @property
     def rows(self) -> int:
@@ -111,9 +133,28 @@ class Table:
             return tuple(self.preparation.columns)
         return tuple(dict.fromkeys(name.partition("=")[0] or name for name in map(str, self.column_names)))
 
+    def compact(self) -> Table:
+        """The table with columns of its own: to send a view to another process would send the whole array along."""
+        views = {"columns": self.columns, "unaligned": self.unaligned}
+        copies = {
+            key: value.clone(memory_format=torch.contiguous_format) for key, value in views.items() if value is not None
+        }
+        return replace(self, **copies)
+
+    @property
+    def known_rows(self) -> Tensor:
+        """Which of the rows this party really has, bool [rows]."""
+        return torch.ones(self.rows, dtype=torch.bool) if self.known is None else self.known
+
     def draw(self, rows: Tensor) -> Tensor:
         """The scaled inputs of the given rows, float32."""
-        drawn: Tensor = self.columns.index_select(0, rows)  # many times faster than columns[rows]
+        return self._scaled(self.columns.index_select(0, rows))  # many times faster than columns[rows]
+
+    def draw_unaligned(self) -> Tensor | None:
+        """The scaled inputs of the rows that only this party has, float32, or None."""
+        return None if self.unaligned is None else self._scaled(self.unaligned)
+
+    def _scaled(self, drawn: Tensor) -> Tensor:
         return self.scale(drawn) if self.scale else drawn.to(torch.float32)
 
     def take(self, rows: Any) -> Table:
@@ -126,12 +167,13 @@ class Table:
             raise TableError(
                 f"table '{self.name}' has {self.rows} rows; take at least one of those, by number or by mask."
             )
-        index = torch.from_numpy(_plain(chosen.astype(np.int64)))
+        index = torch.from_numpy(plain_array(chosen.astype(np.int64)))
         return replace(
             self,
             ids=self.ids[index.numpy()],
             columns=None if self.columns is None else self.columns[index],
             labels=None if self.labels is None else self.labels[index],
+            known=None if self.known is None else self.known[index],
             origin=None,
         )
 
@@ -149,6 +191,11 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True, several:
     owner, *others = tables
     if labelled and owner.labels is None:
         raise TableError(f"the owner's table '{owner.name}' has no labels; put the table with labels first.")
+    if owner.known is not None:
+        raise TableError(
+            f"the owner's table '{owner.name}' does not know {int((~owner.known).sum())} of its rows; a federation's "
+            "rows are the owner's, so leave those out with take."
+        )
     owners = owners_of(tables) if several else [owner]
     for table in tables[len(owners) :]:
         if table.labels is not None:
@@ -196,11 +243,27 @@ def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:
     return few
 
 
-def with_own_columns(table: Table) -> Table:
-    """The table with a copy of its columns: to pickle a view would pickle the whole array."""
-    if table.columns is None:
-        return table
-    return replace(table, columns=table.columns.clone(memory_format=torch.contiguous_format))
+def common_rows(tables: Sequence[Table]) -> list[Table]:
+    """The federation of only the rows that every party knows, for methods that need all of them.
+
+    >>> bank = Table(["ann", "bob"], labels=[0, 1], name="bank")
+    >>> shop = Table(["ann", "bob"], [[1.0], [0.0]], name="shop", known=[True, False])
+    >>> [table.ids.tolist() for table in common_rows([bank, shop])]
+    [['ann'], ['ann']]
+    """
+    check_federation(tables, labelled=False, several=True)
+    if not is_partial(tables):
+        return list(tables)
+    everybody = torch.stack([table.known_rows for table in parties_of(tables)]).all(0).numpy()
+    if not everybody.any():
+        who = ", ".join(table.name for table in tables if table.known is not None)
+        raise TableError(f"no row is known to all of {who}; train with a method for rows that not everybody has.")
+    return [table.take(everybody) for table in tables]
+
+
+def is_partial(tables: Sequence[Table]) -> bool:
+    """Whether some party does not know some of the rows."""
+    return any(table.known is not None for table in tables)
 
 
 def parties_of(tables: Sequence[Table]) -> list[Table]:
@@ -258,123 +321,3 @@ def check_classes(labels: Tensor, name: str) -> int:
             "number the classes from 0 without gaps, or learn numbers with task='values'."
         )
     return classes
-
-
-def _same_rows(name: str, what: str, rows: int, ids: int) -> None:
-    if rows != ids:
-        raise TableError(f"table '{name}' has {ids} ids but {rows} rows of {what}; they must be as many.")
-
-
-def _ids(ids: Any, name: str) -> np.ndarray:
-    array = np.asarray(ids)
-    if array.ndim != 1:
-        raise TableError(f"the ids of table '{name}' have {array.ndim} dimensions; give one id per row.")
-    if len(array) == 0:
-        raise TableError(f"table '{name}' is empty; it needs at least one row.")
-    try:
-        values, counts = np.unique(array, return_counts=True)
-    except TypeError:
-        raise TableError(f"the ids of table '{name}' mix kinds (or some are missing); give one id per row.") from None
-    if counts.max() > 1:
-        twice = values[counts.argmax()]
-        raise TableError(
-            f"table '{name}' has the id '{twice}' twice; ids must be unique: drop or merge the duplicates."
-        )
-    return array
-
-
-def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
-    tensor = columns if isinstance(columns, Tensor) else torch.from_numpy(_plain(_numbers(columns, name, column_names)))
-    if tensor.ndim < 2:
-        raise TableError(f"the columns of table '{name}' have {tensor.ndim} dimensions; give one row per id.")
-    if 0 in tensor.shape[1:]:
-        raise TableError(f"table '{name}' has no columns in its rows (shape {tuple(tensor.shape)}).")
-    if tensor.dtype == torch.uint8:
-        return tensor
-    tensor = tensor.to(torch.float32)
-    least, greatest = tensor.aminmax()  # NaN if there is one; needs no extra memory, unlike isfinite
-    if not bool(torch.isfinite(least) & torch.isfinite(greatest)):
-        column = int(torch.nonzero(~torch.isfinite(tensor.flatten(1)))[0, 1])
-        raise TableError(
-            f"column {_column(column, column_names)} of table '{name}' holds NaN or infinite values; "
-            "fill or drop them first."
-        )
-    return tensor
-
-
-def _plain(array: np.ndarray) -> np.ndarray:
-    """The array itself if torch can share its memory, else a copy that torch can."""
-    if array.dtype.kind == "b":
-        return array.astype(np.uint8)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-        return array.astype(np.float64)
-    if not array.dtype.isnative:
-        return array.astype(array.dtype.newbyteorder("="))
-    return array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
-
-
-def _numbers(columns: Any, name: str, column_names: tuple[str, ...]) -> np.ndarray:
-    try:
-        array = np.asarray(columns)
-    except ValueError:
-        raise TableError(f"the rows of table '{name}' have different lengths; give each the same columns.") from None
-    if array.dtype.kind in "fiub":
-        return array
-    if array.dtype.kind in "mMc":
-        raise TableError(
-            f"column {_column(0, column_names)} of table '{name}' holds {array.dtype} values, which are not plain "
-            "numbers; turn them into numbers first."
-        )
-    for index, column in enumerate(array.T if array.ndim == 2 else []):
-        try:
-            column.astype(np.float32)
-        except (TypeError, ValueError, OverflowError):
-            text = next(v for v in column if not _is_number(v))
-            text = str(text) if isinstance(text, str) else text  # numpy's own strings print with their type
-            raise TableError(
-                f"column {_column(index, column_names)} of table '{name}' holds {text!r:.60}, which is not a number; "
-                "encode text columns first."
-            ) from None
-    try:
-        return array.astype(np.float32)
-    except (TypeError, ValueError):
-        raise TableError(f"the columns of table '{name}' are not numbers; encode text columns first.") from None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return True
-
-
-def _column(index: int, names: tuple[str, ...]) -> str:
-    return f"'{names[index]}'" if index < len(names) else str(index)
-
-
-def _labels(labels: Any, name: str) -> Tensor:
-    """Class numbers or values [rows], or several [rows, labels]: int64 if all are whole numbers, else float64."""
-    if not isinstance(labels, Tensor):
-        try:
-            labels = np.asarray(labels)
-        except ValueError:
-            raise TableError(f"the labels of table '{name}' are ragged; give one class number per row.") from None
-        if labels.dtype.kind not in "fiub":
-            raise TableError(
-                f"the labels of table '{name}' hold {labels.flat[0]!r:.60}; give class numbers from 0, "
-                "for instance with numpy.unique(labels, return_inverse=True)."
-            )
-    tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(_plain(labels))
-    if tensor.ndim not in (1, 2) or (tensor.ndim == 2 and tensor.shape[1] < 2):
-        raise TableError(
-            f"the labels of table '{name}' have {tensor.ndim} dimensions, {tuple(tensor.shape)}; give one class number "
-            "or value per row, or a matrix of several labels."
-        )
-    if not tensor.is_floating_point():
-        return tensor.to(torch.int64)
-    if not bool(torch.isfinite(tensor).all()):
-        raise TableError(f"the labels of table '{name}' hold NaN or infinite values; drop those rows first.")
-    exact = tensor.to(torch.float64)
-    whole = (exact == exact.round()) & (exact.abs() < 2**53)
-    return exact.to(torch.int64) if bool(whole.all()) else exact

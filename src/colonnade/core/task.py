@@ -94,8 +94,12 @@ class Task(ABC):
 
     def party_loss(self, o: Tensor, targets: Tensor) -> Tensor:
         """The mean loss, per party if there is a party axis in front; targets have one number per output."""
+        return self.loss_of_each(o, targets).mean(-1)
+
+    def loss_of_each(self, o: Tensor, targets: Tensor) -> Tensor:
+        """The loss of every row [..., rows]; targets have one number per output."""
         factors, losses = self.factors(targets), self.row_losses(o, targets)
-        return (losses if factors is None else factors * losses).sum(-1).mean(-1)
+        return (losses if factors is None else factors * losses).sum(-1)
 
     def error(self, o: Tensor, labels: Tensor) -> Tensor:
         """The gradient of every row's own loss by its outputs."""

@@ -83,8 +83,7 @@ def prepared(
 ) -> tuple[Table, Table]:
     """A side's tables, to train on and to test on; the latter has one row if there are none."""
     how = {key: value for key, value in terms["prepare"].items() if value is not None and key != "test"}
-    train, held = _cut(rows, terms)
-    return prepare_alone(sheet, rows, train, held, None, labels, **{**_PREPARED, **how})
+    return prepare_alone(sheet, rows, _cut(rows, terms), None, labels, **{**_PREPARED, **how})
 
 
 def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:

@@ -37,6 +37,7 @@ class Sketch:
     """Builds a party's networks without their numbers, and remembers those that read its rows."""
 
     leaders: Sequence[str] = (OWNER,)
+    lacks_rows: bool = False  # between organisations all parties have all rows
 
     def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int) -> None:
         self.model, self.shape, self.party = model, shape, party

@@ -66,6 +66,11 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     align = section(AlignSection, "align", sections["align"])
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
+    if align.join == "left":
+        raise ConfigError(
+            "join = 'left' in [align] is for parties of one process; between organisations only rows that all have "
+            "are trained on: leave it out."
+        )
     keys = _keys(how, beside, tls=tls)
     if tls:
         check_serves(keys.credentials.cert)

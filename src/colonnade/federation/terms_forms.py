@@ -247,7 +247,7 @@ def _networks() -> Form:
 def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
-    count = _either(_none, _whole(1, _COUNT))
+    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
     return _record(
         {
             "protocol": _text(100),
@@ -261,7 +261,7 @@ def _terms() -> Form:
             "optimizer": optimizer,
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
-            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count}),
+            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
             "prepare": _record({}, _options(PrepareSection, _COUNT)),
             "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
             "learns": _listed(_text(10**5), 50),

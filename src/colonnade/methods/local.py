@@ -28,6 +28,7 @@ class Local(Method):
     labels: ClassVar[str] = "unsent"
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
+    partial_rows: ClassVar[bool] = True
 
     hidden: int = 0
     dropout: float = 0.0

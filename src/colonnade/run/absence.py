@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from colonnade.core.method import Method
+from colonnade.core.method import Method, methods
 from colonnade.core.settings import Settings
-from colonnade.core.table import Table, parties_of
+from colonnade.core.table import Table, is_partial, parties_of
 from colonnade.errors import AwayError, ConfigError, TableError, unknown
 from colonnade.runtime.parties import AllParties
 from colonnade.seal import Seals
@@ -70,7 +70,21 @@ def check_when_absent(choice: str, policy: str, method: Method, seals: Seals) ->
 
 def keeps_means(method: Method, settings: Settings) -> bool:
     """Whether the means of the parties' answers are needed, for predictions or for rounds without a party."""
+    if method.any_subset:
+        return False
     return not method.predicts_alone or (settings.when_away == "without" and settings.missing == "mean")
+
+
+def check_known_rows(method: Method, tables: Sequence[Table], *, training: bool = False) -> None:
+    """Refuse rows that not every party has, unless the method knows what to do about them, or asks no party."""
+    if method.partial_rows or (method.predicts_alone and not training) or not is_partial(tables):
+        return
+    table = next(table for table in tables if table.known is not None)
+    able = ", ".join(name for name, cls in methods().items() if cls.partial_rows)
+    raise TableError(
+        f"table '{table.name}' does not know {int((~table.known).sum())} of its {table.rows} rows and {method.name} "
+        f"needs every row of every party; take the common rows with cn.common_rows(tables), or use one of {able}."
+    )
 
 
 def check_drop_outs(absent: object) -> None:
@@ -102,7 +116,8 @@ def find_absence(
     absentees = [name for name in names if name in {*named, *lacking}]
     if not absentees or method.predicts_alone:
         return Absence(frozenset(absentees), policy)
-    _check_somebody(method, names, absentees, at_home)
+    if not (method.any_subset and at_home):
+        _check_somebody(method, names, absentees, at_home)
     who = ", ".join(f"'{name}'" for name in absentees)
     verb = "is" if len(absentees) == 1 else "are"
     if policy == "refuse":

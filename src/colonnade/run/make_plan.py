@@ -23,7 +23,7 @@ from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
-from colonnade.run.absence import check_policy, check_when_absent
+from colonnade.run.absence import check_known_rows, check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
@@ -50,6 +50,7 @@ def make_plan(
     asked = options or TrainOptions().filled()
     learnt: dict[str, Any] = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
     chosen = _method_for(method, tables, **learnt)
+    _check_rows(chosen, tables)
     seals = _seals_for(seal, chosen, **learnt)
     batch, seed, valid = count_of(asked.batch, "batch"), seed_of(asked.seed), number(asked.valid, "valid")
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
@@ -115,6 +116,16 @@ def _method_for(method: str | Method, tables: Sequence[Table], task: str, weight
     if task == "classes":
         warn_of_lonely_classes(tables)
     return chosen
+
+
+def _check_rows(method: Method, tables: Sequence[Table]) -> None:
+    """Refuse rows that not everybody has where the method needs them, and a party that has none of them."""
+    check_known_rows(method, tables, training=True)
+    for table in tables:
+        if table.known is not None and not bool(table.known.any()):
+            raise TableError(
+                f"table '{table.name}' knows none of the {table.rows} rows; align it with the owner's, or leave it out."
+            )
 
 
 def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals:
@@ -195,10 +206,11 @@ def _columns(names: Sequence[str]) -> dict[str, Any]:
 
 
 def outline_of(tables: Sequence[Table]) -> dict[str, Any]:
-    """What must be the same when a run is resumed: names, row shapes, and the ids in their order."""
+    """What must be the same when a run is resumed: names, row shapes, the ids in their order, and who knows which."""
     owners = owners_of(tables)
     each = [table.ids for table in (owners if len(owners) == 1 else [*owners, tables[-1]])]
     raw = [ids.tobytes() if ids.dtype.kind in "iu" else "\n".join(map(str, ids)).encode() for ids in each]
+    raw += [table.known.numpy().tobytes() for table in tables if table.known is not None]
     return {
         "tables": [[table.name, table.rows, list(table.shape)] for table in tables],
         "ids": hashlib.sha256(b"".join(raw)).hexdigest(),

@@ -13,11 +13,11 @@ from torch import Tensor
 from colonnade.core.method import Turn
 from colonnade.core.schedule import PREDICT_ROWS
 from colonnade.core.state import Packed, pack, unpack
-from colonnade.core.table import Table, check_federation, owners_of, parties_of
+from colonnade.core.table import Table, check_federation, is_partial, owners_of, parties_of
 from colonnade.core.task import Task, make_task
 from colonnade.data.sharing import all_labels, schedule_for
 from colonnade.errors import SealError, TableError
-from colonnade.run.absence import completed, find_absence
+from colonnade.run.absence import check_known_rows, completed, find_absence
 from colonnade.run.sides import make_sides
 from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
@@ -70,6 +70,7 @@ class Model:
         self.sides = make_sides(tables, plan, self._task(tables), self.ledger, remote, secrets)
         self.owner, self.parties, self.half = self.sides.owner, self.sides.parties, self.sides.half
         self.owner.held_out = self.schedule.valid_rows
+        self._note_known("train", tables)
         self._shapes = [table.shape for table in parties_of(tables)]
         self._taught: Tensor | None = None  # a teacher's targets, which nobody could compute again
 
@@ -128,6 +129,17 @@ class Model:
             named = dict(zip(self.parties.names, each, strict=True))
             return {name: logits for name, logits in named.items() if name not in absent}
 
+    def outputs_of_subsets(self, question: Question) -> list[Tensor]:
+        """The outputs of every set of the parties, for methods that predict from any; the set of nobody first."""
+        purpose = question.purpose
+        with self._asking(question):
+            return self._in_chunks(
+                lambda turn: self.method.predict_subsets(self.owner, self.parties, turn),
+                purpose,
+                question.rows,
+                purpose,
+            )
+
     def evaluate_each(self, question: Question) -> dict[str, dict[str, float]]:
         """Metrics of every party's own model."""
         each = self.outputs_each(question)
@@ -181,12 +193,14 @@ class Model:
         refits = absence.policy == "refit" and not absence.training and len(here) < len(names) and self.method.refits
         before = pack(self.owner.kept()) if refits else {}
         with self.parties.presence.leaving_out(absence):
+            self.owner.absent = frozenset(range(len(names))) - frozenset(here)
             try:
                 if refits:
                     memory = self.half.memory
                     self.method.refit(self.owner, memory.outputs(names), Turn(self.round, memory.rows), here)
                 yield
             finally:
+                self.owner.absent = frozenset()
                 if refits:
                     unpack(self.owner.kept(), before, OWNER)
 
@@ -237,10 +251,18 @@ class Model:
         ):
             if given != expected:
                 raise TableError(f"the parties have {what} {given}, but the model was trained on {expected}.")
+        check_known_rows(self.method, tables)
         self.parties.place(name, parties)
+        self._note_known(name, tables)
         if tables[0].labels is not None:
             self.task.check(tables[0].labels)
             self.owner.tables[name] = tables[0].labels
+
+    def _note_known(self, name: str, tables: Sequence[Table]) -> None:
+        """Tell the owner which of a table's rows each party has, as it learnt when the rows were aligned."""
+        self.owner.masks.pop(name, None)
+        if is_partial(tables):
+            self.owner.masks[name] = torch.stack([table.known_rows for table in parties_of(tables)])
 
     # state
 

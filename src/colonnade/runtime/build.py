@@ -43,6 +43,11 @@ class Build:
         """The shape of one of the party's rows."""
         return self.table.shape
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether the party does not have some of the rows that are trained on."""
+        return self.table.known is not None
+
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
         what = f"the row shape {self.table.shape} and the output width {width}"

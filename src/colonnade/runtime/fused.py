@@ -113,6 +113,10 @@ class FusedGroup(Group):
         """The members' labels of their rows of the turn, owner axis first."""
         return torch.stack([group.labels(turn) for group in self.singles])
 
+    def known(self, turn: Turn) -> Tensor:
+        """Which of the turn's rows each member really has, party axis first."""
+        return torch.stack([group.known(turn) for group in self.singles])
+
     def own(self, message: Tensor) -> Tensor:
         """The message once per member, party axis first."""
         return message.expand(len(self.members), *message.shape)
@@ -205,8 +209,8 @@ def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = group.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
-    if not group.loop_nets:
-        return None
+    if not group.loop_nets or table.known is not None or table.unaligned is not None:
+        return None  # parties with different rows have different shapes within a step
     for name, net in group.loop_nets.items():
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:

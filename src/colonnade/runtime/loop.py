@@ -87,6 +87,15 @@ class LoopGroup(Group):
             return self.soft.index_select(0, rows)
         return self.task.inside(self.tables[turn.table].labels.index_select(0, rows))
 
+    def known(self, turn: Turn) -> Tensor:
+        """Which of the turn's rows this party really has."""
+        known = self.tables[turn.table].known
+        return super().known(turn) if known is None else known.index_select(0, turn.rows)
+
+    def unaligned(self) -> Tensor | None:
+        """The rows beside the training table's that only this party has."""
+        return self.tables["train"].draw_unaligned()
+
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness for its number, the purpose, the round and the step."""
         for net in self.loop_nets.values():

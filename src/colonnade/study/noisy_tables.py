@@ -44,7 +44,10 @@ def noisy(table: Table, scale: float, *seed: object) -> Table:
 
 def shuffled(table: Table, *seed: object) -> Table:
     """The table with its rows of columns in another order; the labels keep theirs."""
-    return replace(table, columns=table.columns[permutation(table.rows, *seed, "shuffled", table.name)])
+    known = table.known_rows.nonzero()[:, 0]
+    order = torch.arange(table.rows)
+    order[known] = known[permutation(len(known), *seed, "shuffled", table.name)]
+    return replace(table, columns=table.columns[order])
 
 
 def exchanged(tables: Sequence[Table], new: Table) -> list[Table]:

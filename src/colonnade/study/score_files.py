@@ -151,7 +151,7 @@ def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
     by_pattern = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
     for pattern, rows in zip(patterns.T, by_pattern, strict=True):
         known = {sheet.name: own[rows] for sheet, own, there in zip(others, places, pattern, strict=True) if there}
-        if known:
+        if known or (run.method.any_subset and run.owner.has_columns):
             absent = [name for name in [*run.preparations][1:] if name not in known]
             groups.append(RowGroup({owner.name: rows, **known}, tuple(absent)))
     if not groups:

@@ -9,7 +9,7 @@ from typing import Any
 
 from colonnade.core.options import seed_of, whole
 from colonnade.core.randomness import Sources
-from colonnade.core.table import Table, check_classes, check_federation, kept, parties_of
+from colonnade.core.table import Table, check_classes, check_federation, is_partial, kept, parties_of
 from colonnade.errors import ConfigError, SealError, TableError, unknown
 from colonnade.run.training import Run
 from colonnade.runtime.loop import LoopGroup
@@ -85,6 +85,8 @@ def select(
     ['accuracy', 'loss']
     """
     check_federation(tables)
+    if is_partial(tables):
+        raise TableError("some parties do not know all rows; select on the common ones: cn.common_rows(tables).")
     check_classes(tables[0].labels, tables[0].name)
     if by not in WAYS:
         raise unknown("way to select", by, WAYS)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from colonnade.core.table import Table, with_own_columns
+from colonnade.core.table import Table
 from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.runtime.cluster import STARTING, Cluster, brief
 from colonnade.runtime.remote.party_server import PartySpec
@@ -156,7 +156,7 @@ class RayTransport:
     def give(self, party: str, name: str, table: Table) -> None:
         """Send the rows, and keep them for a process that is started again."""
         spec = self.specs[party]
-        self.specs[party] = replace(spec, tables={**spec.tables, name: with_own_columns(table)})
+        self.specs[party] = replace(spec, tables={**spec.tables, name: table.compact()})
         self.hosts[self._group_of[party]].place.remote(party, name, self.specs[party].tables[name])
 
     def wait_for(self, party: str) -> None:
@@ -201,5 +201,5 @@ def versions() -> dict[str, str]:
 def _shippable(spec: PartySpec) -> PartySpec:
     """A specification as it can go to another process: rows of its own, and no key, which cannot be pickled."""
     folder = None if spec.folder is None else spec.folder.resolve()
-    tables = {name: with_own_columns(table) for name, table in spec.tables.items()}
-    return replace(spec, table=with_own_columns(spec.table), tables=tables, folder=folder, identity=None)  # type: ignore[arg-type]
+    tables = {name: table.compact() for name, table in spec.tables.items()}
+    return replace(spec, table=spec.table.compact(), tables=tables, folder=folder, identity=None)  # type: ignore[arg-type]

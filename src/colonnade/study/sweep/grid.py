@@ -18,7 +18,7 @@ import torch
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import from_stored_names, new_names, stored_names
 from colonnade.core.options import whole
-from colonnade.core.table import Table, check_federation, with_own_columns
+from colonnade.core.table import Table, check_federation
 from colonnade.data import load
 from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
 from colonnade.disk.small_files import read_json
@@ -108,7 +108,7 @@ def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Tab
                 raise unknown("option of load", name, inspect.signature(load).parameters)
         return SweepPlan(how, method, options)
     check_federation(data, several=True)
-    own, tested = ([*map(with_own_columns, tables)] for tables in (data, test or ()))
+    own, tested = ([*map(Table.compact, tables)] for tables in (data, test or ()))
     return SweepPlan(own, method, options, None if test is None else tested)
 
 

@@ -94,6 +94,11 @@ def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
     return {"point": point, "found": row, "heads": _heads(run)}
 
 
+def compact(tables: Sequence[Table]) -> list[Table]:
+    """The tables with copies of their columns: to pickle a view would pickle the whole array."""
+    return [table.compact() for table in tables]
+
+
 def _heads(run: Run) -> dict[str, float]:
     if run.seals.noise is not None:  # asking the parties would cost privacy
         return {}
@@ -121,7 +126,7 @@ def _fingerprint(tables: Sequence[Table]) -> list[dict[str, Any]]:
     prints = []
     for table in tables:
         digest = hashlib.sha256(repr(table.ids.tolist()).encode())
-        for values in (table.columns, table.labels):
+        for values in (table.columns, table.labels, table.known, table.unaligned):
             if values is not None:
                 digest.update(values.contiguous().numpy().tobytes())
         prints.append(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +25,7 @@ from colonnade.tables.align.align_messages import (
     GREETED,
     PLACE_BYTES,
     Box,
+    LeftPlaces,
     Locks,
     Macs,
     Roster,
@@ -119,6 +121,11 @@ class AlignmentOwner:
         for name, proof in zip(self.parties.names, proofs, strict=True):
             checked(proof.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
         self.parties.tell(AlignmentParty.verify, self.turn, all=Macs(torch.stack([proof.macs for proof in proofs])))
+
+    def tell_places(self, places: np.ndarray, total: int) -> None:
+        """In a left join: tell the other party the places of the common rows among all of the owner's."""
+        message = LeftPlaces(torch.tensor(total), torch.from_numpy(places))
+        self.parties.tell(AlignmentParty.spread, self.turn, all=message, to=[1])
 
     def _asked_part(self, whose: int, party: int, start: int) -> Box:
         """A part of a list that a party masked and shuffled, encrypted for the next party."""

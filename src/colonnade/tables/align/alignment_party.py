@@ -19,6 +19,7 @@ from colonnade.tables.align.align_messages import (
     AlignVerdict,
     Box,
     Greeting,
+    LeftPlaces,
     Locks,
     Macs,
     Roster,
@@ -65,6 +66,8 @@ class AlignmentParty:
         self.rows = np.empty(0, np.int64)
         self.count = 0  # the number of common ids, from the comparer
         self.proof = ""
+        self.total = 0  # in a left join: how many rows the owner has
+        self.places = np.empty(0, np.int64)  # and where the common ones stand among them
         self.comparison: Comparison | None = None  # at the comparer
         self._mask: Mask | None = None
         self._own = ids  # at the comparer with additional ids that no party has
@@ -254,6 +257,18 @@ class AlignmentParty:
         if self._set(box.whose) != self.place:
             raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(box.whose))}; stop.")
         self._keep(self._opening(self.place, box.sealed))
+
+    @party_step
+    def spread(self, told: LeftPlaces) -> None:
+        """In a left join, after the proof: note how many rows the owner has, and which of them this party has."""
+        if self.terms.join != "left" or not self.proof or self.total:
+            raise SealError(f"'{self.name}' was told places among the owner's rows, and none are due; stop.")
+        total = number_of(told.total, self.sizes[0] + 1, "the number of the owner's rows")
+        count = (len(self.rows),)
+        places = checked(told.places, torch.int64, count, "the places among the owner's rows").numpy()
+        if total < self.sizes[0]:
+            raise SealError(f"the owner announced {self.sizes[0]} ids and now says {total}; stop.")
+        self.places, self.total = places_in(places.astype("<i8").tobytes(), total, len(self.rows), "the owner"), total
 
     def _keep(self, rows: np.ndarray) -> None:
         """Sort the rows into the order that is the same at all parties."""
