@@ -162,14 +162,14 @@ def trace_federation(method: str, parties: int = 2) -> dict[str, Tracer]:
     spawn, tracer, chosen = multiprocessing.get_context("spawn"), Tracer(), method_of(method)
     with TemporaryDirectory() as place, in_all_threads(tracer):
         folder = Path(place)
-        paper, _ = companies(folder, cn.load("digits", parties=parties)[0])
+        side_file, _ = companies(folder, cn.load("digits", parties=parties)[0])
         how = TrainSection(method=method, rounds=ROUNDS, batch=256, evaluate_every=ROUNDS)
-        paper = replace(paper, job=replace(paper.job, method=chosen, train=how))
-        listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
-        others = [spawn.Process(target=attend_traced, args=(folder, name, listener.port)) for name in paper.others]
+        side_file = replace(side_file, job=replace(side_file.job, method=chosen, train=how))
+        listener = Listener("127.0.0.1:0", side_file.keys.credentials, list(side_file.others))
+        others = [spawn.Process(target=attend_traced, args=(folder, name, listener.port)) for name in side_file.others]
         for process in others:
             process.start()
-        host = OwnerProcess(paper, folder / "run", listener=listener)
+        host = OwnerProcess(side_file, folder / "run", listener=listener)
 
         def active(now: bool) -> None:
             tracer.active = now
@@ -180,7 +180,7 @@ def trace_federation(method: str, parties: int = 2) -> dict[str, Tracer]:
                 host.train()
             for process in others:
                 process.join(WAIT)
-            first = Tracer.from_json((folder / f"{next(iter(paper.others))}.calls").read_text())
+            first = Tracer.from_json((folder / f"{next(iter(side_file.others))}.calls").read_text())
         finally:
             host.close()
             for process in others:

@@ -4,8 +4,8 @@
     python -m benchmarks.faults --alone 5              # one fault a run, each kind so often: seconds to go on
 
 Faults come in runs of some thirty: each party behind a network that cuts, delays, stalls, corrupts, truncates,
-duplicates, reorders and replays; sides that die by kill -9 at a letter and are started again; parties that stand still;
-letters that come twice or once more. A run is compared with one that nobody disturbed: history, ledger, the owner's
+duplicates, reorders and replays; sides that die by kill -9 at a request and are started again; parties that stop;
+requests that come twice or once more. A run is compared with one that nobody disturbed: history, ledger, the owner's
 state and each party's, bit by bit; every side draws the same secret in all runs. With ``--seal`` sums are blinded, or
 blinded so that somebody may be missing (then there are four parties). Exits with 1 if a run is neither the same nor
 stopped by a sentence that names a party.
@@ -52,7 +52,7 @@ class Outcome:
     """Recovered, stopped, hung, or differs."""
     words: str = ""
     faults: list[tuple[str, str, float]] = field(default_factory=list)
-    """Each fault's kind, whom it hit, and how many seconds later that side served a run's letter."""
+    """Each fault's kind, whom it hit, and how many seconds later that side served a run's request."""
 
 
 def knobs_for(rng: random.Random, *, at_owner: bool) -> list[Knobs]:
@@ -60,10 +60,10 @@ def knobs_for(rng: random.Random, *, at_owner: bool) -> list[Knobs]:
     found = []
     for _ in range(2 if at_owner else KILLS):
         first = rng.random() < 0.5
-        letter = rng.randrange(1, 150 if at_owner else 60)
+        packet = rng.randrange(1, 150 if at_owner else 60)
         several = tuple(rng.randrange(2, 40) for _ in range(2))
         knobs = Knobs(twice=several[:1], again=several[1:])
-        found.append(replace(knobs, kill_before=letter) if first else replace(knobs, kill_after=letter))
+        found.append(replace(knobs, kill_before=packet) if first else replace(knobs, kill_after=packet))
     return found
 
 
@@ -109,7 +109,7 @@ def broken_run(folder: Path, seed: int, expected: dict[str, str], seal: str = "n
             later = [trial.seconds_to_go_on(one, at) for one in (trial.parties if name == OWNER else (name,))]
             outcome.faults.append((kind, name, max((one for one in later if one is not None), default=0.0)))
         again = sum(trial.words(name).count(AGAIN.decode()) for name in trial.parties)
-        outcome.faults = [("letter again", "", 0.0)] * again + outcome.faults
+        outcome.faults = [("request again", "", 0.0)] * again + outcome.faults
         return outcome
 
 

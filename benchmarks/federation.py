@@ -4,7 +4,7 @@
     python -m benchmarks.federation train      VIMADMM on MNIST: CPU of all processes against the loop runtime
     python -m benchmarks.federation            both
 
-``round``: letters, seals' place, schema checks, ledger and audit logs at both sides are ours, and so are the steps of
+``round``: requests, seals' place, schema checks, ledger and audit logs at both sides are ours, and so are the steps of
 a method that computes nothing: rows of the turn, a seed, an array of zeros at each party. The bare stream has none of
 that: its parties send a constant, and nobody looks at what came. Both take turns of ten rounds in one run. ``train``: 4
 parties with 196 pixels each as Parquet files; CPU seconds are those between the first round and the last but one, of
@@ -242,10 +242,10 @@ def companies(folder: Path, train: Sequence[Table]) -> tuple[OwnerFile, Files]:
     own = '[[party]]\nname = "bank"\nfiles = "owner.parquet"\nid = "id"\nlabel = "digit"\n'
     head = '[federation]\nlisten = "127.0.0.1:0"\nlabels = "shown"\n'
     (folder / "owner" / "job.toml").write_text(f"{head}{own}{text}[align]\nmode = 'plain'\n")
-    paper = read_owner_file(folder / "owner" / "job.toml")
+    side_file = read_owner_file(folder / "owner" / "job.toml")
     prepare = PrepareSection(test=0.0)
-    files = Files((paper.own, *sections), AlignSection(mode="plain"), prepare, folder / "owner")
-    return replace(paper, prepare=prepare), files
+    files = Files((side_file.own, *sections), AlignSection(mode="plain"), prepare, folder / "owner")
+    return replace(side_file, prepare=prepare), files
 
 
 def run_party(folder: Path, name: str, port: int) -> None:
@@ -280,13 +280,13 @@ def relay(port: int, counted: list[int]) -> int:
     return int(server.getsockname()[1])
 
 
-def trained(paper: OwnerFile, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
+def trained(side_file: OwnerFile, folder: Path, place: Path, counted: list[int] | None = None) -> dict[str, float]:
     """A run over the federation, from its first round to the last but one: CPU, bytes of the ledger and the socket."""
     spawn, found = multiprocessing.get_context("spawn"), []
-    listener = Listener("127.0.0.1:0", paper.keys.credentials, list(paper.others))
-    host = OwnerProcess(paper, place, listener=listener)
+    listener = Listener("127.0.0.1:0", side_file.keys.credentials, list(side_file.others))
+    host = OwnerProcess(side_file, place, listener=listener)
     port = listener.port if counted is None else relay(listener.port, counted)
-    everybody = [spawn.Process(target=run_party, args=(folder, name, port)) for name in paper.others]
+    everybody = [spawn.Process(target=run_party, args=(folder, name, port)) for name in side_file.others]
     for process in everybody:
         process.start()
     pids = [os.getpid(), *(process.pid or 0 for process in everybody)]
@@ -303,10 +303,10 @@ def trained(paper: OwnerFile, folder: Path, place: Path, counted: list[int] | No
     return {"cpu": last[0] - first[0], "ledger": last[1] - first[1], "socket": last[2] - first[2]}
 
 
-def alone(paper: OwnerFile, files: Files) -> dict[str, float]:
+def alone(side_file: OwnerFile, files: Files) -> dict[str, float]:
     """The same job in one process, party after party."""
     found = []
-    job = replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))
+    job = replace(side_file.job, data=files, train=replace(side_file.job.train, runtime="loop"))
     train_job(job, on_round=lambda run: found.append((time.process_time(), run.ledger.total)))
     return {"cpu": found[-2][0] - found[0][0], "ledger": found[-2][1] - found[0][1]}
 
@@ -316,15 +316,15 @@ def train(options: argparse.Namespace) -> None:
     with TemporaryDirectory() as place:
         folder = Path(place)
         tables, _ = cn.load("mnist", parties=options.parties, by="rows", rows=options.rows)
-        paper, files = companies(folder, tables)
+        side_file, files = companies(folder, tables)
         how = TrainSection(method="vimadmm", rounds=options.train_rounds, batch=1024, evaluate_every=10**6)
-        paper = replace(paper, job=replace(paper.job, method=cn.VIMADMM(), train=how))
+        side_file = replace(side_file, job=replace(side_file.job, method=cn.VIMADMM(), train=how))
         near, far = [], []
         for again in range(options.repeats):
-            near.append(alone(paper, files)["cpu"])
-            far.append(trained(paper, folder, folder / f"run-{again}")["cpu"])
+            near.append(alone(side_file, files)["cpu"])
+            far.append(trained(side_file, folder, folder / f"run-{again}")["cpu"])
         counted = [0]
-        wire = trained(paper, folder, folder / "run-counted", counted)
+        wire = trained(side_file, folder, folder / "run-counted", counted)
     rows = [
         ["one process, loop", f"{median(near):.1f}", "1.00"],
         ["federation, all processes", f"{median(far):.1f}", f"{median(far) / median(near):.2f}"],

@@ -104,8 +104,8 @@ def set_up(folder: Path, jobs: Sequence[str]) -> Poc:
 
 def submit(poc: Poc, folder: Path, job: str) -> subprocess.Popen[bytes]:
     """``colonnade flare`` in a process of its own."""
-    paper, results = folder / "owner" / f"{job}.toml", folder / f"results-{job}"
-    command = [sys.executable, "-m", "colonnade", "flare", str(paper), "--submit", str(poc.kit(ADMIN))]
+    side_file, results = folder / "owner" / f"{job}.toml", folder / f"results-{job}"
+    command = [sys.executable, "-m", "colonnade", "flare", str(side_file), "--submit", str(poc.kit(ADMIN))]
     with (folder / f"{job}.log").open("wb") as log:
         return subprocess.Popen([*command, "--folder", str(results), "--json"], env=poc.env, stdout=log, stderr=log)
 
@@ -163,8 +163,8 @@ def history(folder: Path) -> list[dict[str, str]]:
 def report(poc: Poc, folder: Path, job: str) -> str:
     """Whether a job came to what one process comes to."""
     alone, results = folder / f"alone-{job}", folder / f"results-{job}"
-    paper = read_job(folder / f"{job}.toml")
-    how = replace(paper, train=replace(paper.train, runtime="loop"))
+    side_file = read_job(folder / f"{job}.toml")
+    how = replace(side_file, train=replace(side_file.train, runtime="loop"))
     near = train_job(how, alone, secrets=secrets(poc, job))
     same = {
         "history": history(alone) == history(results),

@@ -18,9 +18,9 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.job_config.api import FedJob
 
 from benchmarks.poc import ADMIN, Poc
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door
 from colonnade.flare.flare_fields import fields_in, shareable_of
 from colonnade.flare.owner import listen
+from colonnade.flare.site_connection import ANSWER, ASK, HERE, KNOCK, SiteConnection
 from colonnade.flare.submit import session
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 
@@ -35,7 +35,7 @@ class Echo(Executor):  # type: ignore[misc]  # nvflare has no types
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.START_RUN:
-            self.engine, self.door = fl_ctx.get_engine(), Door(self.serve)
+            self.engine, self.connection = fl_ctx.get_engine(), SiteConnection(self.serve)
             for topic, handler in ((KNOCK, self.knocked), (ASK, self.asked), (BARE, self.bare)):
                 self.engine.register_aux_message_handler(topic, handler)
 
@@ -46,10 +46,10 @@ class Echo(Executor):  # type: ignore[misc]  # nvflare has no types
         return write_packet(read_packet(request).reply("answer", "site", UP))
 
     def knocked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        return self.back(HERE, shareable_of(self.door.knocked(fields_in(request)) or {}), fl_ctx)
+        return self.back(HERE, shareable_of(self.connection.knocked(fields_in(request)) or {}), fl_ctx)
 
     def asked(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
-        return self.back(ANSWER, shareable_of(self.door.asked(fields_in(request)) or {}), fl_ctx)
+        return self.back(ANSWER, shareable_of(self.connection.asked(fields_in(request)) or {}), fl_ctx)
 
     def bare(self, topic: str, request: Shareable, fl_ctx: Any) -> Shareable:
         return self.back(BACK, Shareable({"up": UP}), fl_ctx)
@@ -93,8 +93,8 @@ class Timer(Controller):  # type: ignore[misc]  # nvflare has no types
             for site in self.sites:
                 listener.send(site, numbers[site], write_packet(Packet("step", step="embed", frames=(DOWN,))))
             for site in self.sites:
-                letter = read_packet(listener.receive(site, numbers[site], WAIT))
-                assert len(letter.frames[0]) == len(UP)
+                packet = read_packet(listener.receive(site, numbers[site], WAIT))
+                assert len(packet.frames[0]) == len(UP)
 
         found = timed_in_turns({"ours": ours, "bare": bare}, self.rounds)
         run = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))

@@ -1,16 +1,16 @@
-"""Mutated letters against real parties and a real owner, in the middle of real runs.
+"""Mutated requests against real parties and a real owner, in the middle of real runs.
 
     python -m benchmarks.hostile --frames 1000000 --seed 0 --cores 2
 
 Every request is mutated before its party sees it and every reply before the owner does: bits flipped, bytes cut, put in
-or spliced with another letter's, counts, lengths, types and shapes changed, monstrous sizes announced, frames swapped,
-letters replayed or of other parties, values that are no numbers. A party must refuse or say that it is no letter, and
+or spliced with another request's, counts, lengths, types and shapes changed, monstrous sizes announced, frames swapped,
+requests replayed or of other parties, values that are no numbers. A party must refuse or say that it is no request, and
 its state must stay as it was; the owner must raise one of our errors. After all of it every run must have ended exactly
 as one that nobody disturbed.
 
-What is left out by construction: letters that an owner or a party may write as well, which are the original with
+What is left out by construction: requests that an owner or a party may write as well, which are the original with
 other numbers in its tensors, or a request for another round or step that may be asked. That nobody on the way makes
-such a letter of another is the work of TLS; no check of ours could tell them apart.
+such a request of another is the work of TLS; no check of ours could tell them apart.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from colonnade.wire.message import Envelope, decode_fields, encode
 MOST_MS, MOST_MB = 100.0, 50.0
 ROWS, CLASSES, ROUNDS = 60, 3, 6
 OWNERS = ("owner 1", "owner 2", "owner 3")
-EACH, MORE, MANY = 50, 500, 5_000  # mutants of one letter, and from how many of a case on there are more
+EACH, MORE, MANY = 50, 500, 5_000  # mutants of one request, and from how many of a case on there are more
 HUGE = (0, 1, 2**8 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1)
 CASES: dict[str, tuple[cn.Method, Any, int]] = {
     "splitnn": (cn.SplitNN(), None, 1),
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[cn.Method, Any, int]] = {
 }
 """By name: the method, its seals, and how many owners there are."""
 
-# Mutations of bytes: each takes a source of randomness, a letter, and other letters.
+# Mutations of bytes: each takes a source of randomness, a request, and other requests.
 
 Mutation = Callable[[random.Random, bytes, Sequence[bytes]], bytes]
 
@@ -113,11 +113,11 @@ def number(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     return bytes(new)
 
 
-# Mutations of letters: what a peer does that knows the format.
+# Mutations of requests and replies: what a peer does that knows the format.
 
 
 def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    letter = read_packet(raw)
+    packet = read_packet(raw)
     change: dict[str, Any] = {
         "kind": draw.choice(KINDS),
         "sender": draw.choice(("owner", "party 1", "party 2", "x")),
@@ -125,34 +125,34 @@ def header(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
         "purpose": draw.choice(("steal", "", "hello", "reveal")),
         "table": draw.choice(("passwords", "", "../train")),
         "leader": draw.choice(("party 1", "", "owner 4")),
-        "round": draw.choice((letter.round + ROUNDS, 2**32 - 1)),
+        "round": draw.choice((packet.round + ROUNDS, 2**32 - 1)),
         "part": 2**32 - 1,
         "serial": 2**32 - 1,
         "attempt": 2**16 - 1,
-        "sequence": draw.choice((0, 1, letter.sequence + 1, max(letter.sequence, 1) - 1, 2**64 - 1)),
+        "sequence": draw.choice((0, 1, packet.sequence + 1, max(packet.sequence, 1) - 1, 2**64 - 1)),
         "job": draw.randbytes(16),
         "session": draw.randbytes(16),
         "plan": draw.randbytes(16),
     }
     chosen = draw.sample(sorted(change), draw.choice((1, 1, 2)))
     changed: dict[str, Any] = {name: change[name] for name in chosen}
-    return write_packet(replace(letter, **changed))
+    return write_packet(replace(packet, **changed))
 
 
 def frames(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    """Frames of another letter, none, twice, in another order, or empty."""
-    letter, other = read_packet(raw), read_packet(draw.choice(others))
-    mine: tuple[Any, ...] = letter.frames
+    """Frames of another request, none, twice, in another order, or empty."""
+    packet, other = read_packet(raw), read_packet(draw.choice(others))
+    mine: tuple[Any, ...] = packet.frames
     new = draw.choice([other.frames, (), mine + mine, mine[::-1], (b"",), mine + other.frames, other.frames + mine])
-    return write_packet(replace(letter, frames=new[:3]))
+    return write_packet(replace(packet, frames=new[:3]))
 
 
 def tensors(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
     """One tensor with another name, type, shape or form, one more, one less, or with values that are no numbers."""
-    letter = read_packet(raw)
-    if not letter.frames or not len(letter.frames[0]):
+    packet = read_packet(raw)
+    if not packet.frames or not len(packet.frames[0]):
         return header(draw, raw, others)
-    fields, about = decode_fields(letter.frames[0])
+    fields, about = decode_fields(packet.frames[0])
     name = draw.choice([*fields, "x"])
     value = fields.pop(name, torch.zeros(1))
     fields |= draw.choice(_NEW)(draw, name, value)
@@ -160,7 +160,7 @@ def tensors(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
         about = draw.choice(
             (about._replace(round=about.round + 1), about._replace(sender="x"), Envelope("x", *about[1:]))
         )
-    return write_packet(replace(letter, frames=(encode(fields, about), *letter.frames[1:])))
+    return write_packet(replace(packet, frames=(encode(fields, about), *packet.frames[1:])))
 
 
 _NEW: list[Callable[[random.Random, str, Tensor], dict[str, Tensor]]] = [
@@ -189,7 +189,7 @@ MUTATIONS: tuple[Mutation, ...] = (flip, flip, cut, put_in, splice, replay, numb
 
 
 def mutant(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    """A letter with one thing changed, or two."""
+    """A request with one thing changed, or two."""
     new = draw.choice(MUTATIONS)(draw, raw, others)
     if draw.random() < 0.1 and len(new) > 4:
         new = draw.choice((flip, cut, number))(draw, new, others)
@@ -199,13 +199,13 @@ def mutant(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
 AGREED = {"hello": HELLO, "confirm": SIGNATURE}
 IDENTITY = ("sender", "sequence", "job", "session", "plan")
 
-# What is left out: other letters that may be written as well.
+# What is left out: other requests that may be written as well.
 
 
-def form_of(letter: Packet, exact: bool = False) -> list[Any]:
-    """A letter's frames but for the values in them; where a value is a part of the form, with it."""
+def form_of(packet: Packet, exact: bool = False) -> list[Any]:
+    """A request's frames but for the values in them; where a value is a part of the form, with it."""
     found: list[Any] = []
-    for frame in letter.frames:
+    for frame in packet.frames:
         fields, about = decode_fields(frame) if len(frame) else ({}, None)
         found.append((about, {name: _form(name, value, exact) for name, value in fields.items()}))
     return found
@@ -222,24 +222,24 @@ def _form(name: str, value: Tensor, exact: bool) -> Any:
 
 
 def may_be_written(raw: bytes, new: bytes, silent: Sequence[str], from_party: bool) -> bool:
-    """Whether a mutated letter is one that its sender might have meant; ``silent`` are steps that read no message."""
+    """Whether a mutated request is one that its sender might have meant; ``silent`` are steps that read no message."""
     try:
-        other, letter = read_packet(new), read_packet(raw)
+        other, packet = read_packet(new), read_packet(raw)
         # Keys, signatures and shares have no other values that are right.
-        exact = letter.kind == "blind" and not from_party
+        exact = packet.kind == "blind" and not from_party
         same_form = form_of(other, exact) == _true_form(raw, exact)
     except MessageError:
         return False
-    if len(other.before) or any(getattr(letter, name) != getattr(other, name) for name in IDENTITY):
+    if len(other.before) or any(getattr(packet, name) != getattr(other, name) for name in IDENTITY):
         return False
     if from_party:
-        return same_form and replace(letter, frames=()) == replace(other, frames=())
-    if letter.leader != other.leader:  # another owner may ask for the same, and all together for an average
+        return same_form and replace(packet, frames=()) == replace(other, frames=())
+    if packet.leader != other.leader:  # another owner may ask for the same, and all together for an average
         asks = (*OWNERS, "owner") if other.step == "settle" else OWNERS
         return other.leader in asks and not other.frames and _may_be_asked(other, silent)
-    if letter.purpose in RECOVERING and other.purpose == letter.purpose and _fewer(letter, other):
+    if packet.purpose in RECOVERING and other.purpose == packet.purpose and _fewer(packet, other):
         return True  # some parties may have fallen away
-    if other.frames and not (same_form and (letter.kind, letter.step) == (other.kind, other.step)):
+    if other.frames and not (same_form and (packet.kind, packet.step) == (other.kind, other.step)):
         return False
     return _may_be_asked(other, silent)
 
@@ -250,25 +250,25 @@ def silent_steps(party: PartyServer, requests: Iterable[Packet]) -> list[str]:
     return [step for step in asked if kinds_of(getattr(party.spec.method, step))[0] is None]
 
 
-def _fewer(letter: Packet, other: Packet) -> bool:
+def _fewer(packet: Packet, other: Packet) -> bool:
     """Whether what some parties said is passed on, and nothing else."""
-    if not letter.frames or not other.frames:
+    if not packet.frames or not other.frames:
         return False
     try:
-        (right, about), (came, as_well) = (decode_fields(one.frames[0]) for one in (letter, other))
+        (right, about), (came, as_well) = (decode_fields(one.frames[0]) for one in (packet, other))
         said, all_said = (unstacked(fields, "1234", len(right) - 1) for fields in (came, right))
     except MessageError:
         return False
     return about == as_well and said.items() <= all_said.items()
 
 
-def _may_be_asked(letter: Packet, silent: Sequence[str]) -> bool:
-    if letter.kind == "blind":
-        return bool(letter.frames) or letter.purpose in UNTOLD
-    if letter.kind not in ("step", "sum"):
-        return letter.kind in ("keep", "spent", "end", "place")
-    due = letter.round < ROUNDS if letter.purpose == "train" else letter.purpose in PURPOSES
-    return due and (bool(letter.frames) or letter.step in silent) and letter.table == "train" and not letter.attempt
+def _may_be_asked(packet: Packet, silent: Sequence[str]) -> bool:
+    if packet.kind == "blind":
+        return bool(packet.frames) or packet.purpose in UNTOLD
+    if packet.kind not in ("step", "sum"):
+        return packet.kind in ("keep", "spent", "end", "place")
+    due = packet.round < ROUNDS if packet.purpose == "train" else packet.purpose in PURPOSES
+    return due and (bool(packet.frames) or packet.step in silent) and packet.table == "train" and not packet.attempt
 
 
 # Attacks
@@ -276,7 +276,7 @@ def _may_be_asked(letter: Packet, silent: Sequence[str]) -> bool:
 
 @dataclass
 class Score:
-    """What came of the letters of one case."""
+    """What came of the requests of one case."""
 
     frames: int = 0
     left_out: int = 0
@@ -289,10 +289,10 @@ class Score:
     said: Counter[str] = field(default_factory=Counter)
 
     def time(self, work: Callable[[], Any]) -> Any:
-        """Do one letter's work, and note what it cost.
+        """Do one packet's work, and note what it cost.
 
         Without the collector of garbage: a full collection walks through all that torch has, which takes as long as
-        hundreds of letters, and falls on one of them by chance. It runs between letters.
+        hundreds of packets, and falls on one of them by chance. It runs between packets.
         """
         gc.disable()
         before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.thread_time()
@@ -307,7 +307,7 @@ class Score:
 
 
 class Attacked(DirectTransport):
-    """Lines on which every letter is mutated many times before it comes itself."""
+    """Lines on which every request is mutated many times before it comes itself."""
 
     def __init__(self, remote: AllParties, draw: random.Random, each: int, score: Score, most: int) -> None:
         before = backend_of(remote).transport
@@ -320,16 +320,16 @@ class Attacked(DirectTransport):
         self.instead: bytes | None = None
 
     def post(self, party: str, request: bytes) -> None:
-        letter = read_packet(request)
-        both = [*([read_packet(letter.before)] if len(letter.before) else []), letter]
+        packet = read_packet(request)
+        both = [*([read_packet(packet.before)] if len(packet.before) else []), packet]
         self.silent = list(dict.fromkeys([*self.silent, *silent_steps(self.parties[party], both)]))
-        if len(letter.before):  # two letters in one: the first is attacked inside the other, then each by itself
-            first = bytes(letter.before)
-            inside = [write_packet(replace(letter, before=new)) for new in self.mutants(first, from_party=False)]
+        if len(packet.before):  # two requests in one: the first is attacked inside the other, then each by itself
+            first = bytes(packet.before)
+            inside = [write_packet(replace(packet, before=new)) for new in self.mutants(first, from_party=False)]
             attack_party(self.parties[party], inside, self.score)
             self.post(party, first)
             super().reply(party)
-            request = write_packet(replace(letter, before=b""))
+            request = write_packet(replace(packet, before=b""))
         attack_party(self.parties[party], self.mutants(request, from_party=False), self.score)
         super().post(party, request)
 
@@ -363,14 +363,14 @@ class Attacked(DirectTransport):
 
 
 def described(raw: bytes) -> str:
-    """A letter in words, for whoever looks into why it was accepted."""
+    """A request in words, for whoever looks into why it was accepted."""
     try:
-        letter = read_packet(raw)
-        form_of(letter)
+        packet = read_packet(raw)
+        form_of(packet)
     except MessageError:
-        return "no letter"
-    before = bytes(letter.before)
-    return f"{replace(letter, job=b'', session=b'', plan=b'', before=before, frames=())} with {form_of(letter)}"
+        return "no request"
+    before = bytes(packet.before)
+    return f"{replace(packet, job=b'', session=b'', plan=b'', before=before, frames=())} with {form_of(packet)}"
 
 
 def attack_party(party: PartyServer, mutants: Sequence[bytes], score: Score) -> None:
@@ -396,7 +396,7 @@ def _attack_once(party: PartyServer, new: bytes, score: Score) -> None:
             score.accepted.append(f"{party.name}: {described(new)}")
         score.said["answered again" if again else "refused"] += 1
     except MessageError:
-        score.said["no letter"] += 1
+        score.said["no request"] += 1
     except Exception as error:
         score.crashed.append(f"{party.name}: {type(error).__name__}: {error}")
 
@@ -535,7 +535,7 @@ def train(method: cn.Method, seal: Any, owners: int = 1, on_round: Callable[[cn.
 def disturbed(
     method: cn.Method, seal: Any, owners: int, draw: random.Random, each: int, most: int
 ) -> tuple[cn.Run | None, Score]:
-    """A run whose letters are attacked from its second round on; keys are agreed on anew, so that these are too."""
+    """A run whose requests are attacked from its second round on; keys are agreed on anew, so that these are too."""
     score = Score()
 
     def attack(run: cn.Run) -> None:
@@ -565,7 +565,7 @@ def ending(run: cn.Run) -> dict[str, Tensor]:
 
 
 def measure(name: str, frames: int, seed: int) -> tuple[Score, bool]:
-    """Attack one case until so many letters were mutated."""
+    """Attack one case until so many requests were mutated."""
     whole, total, alike, number = ending(train(*CASES[name])), Score(), True, 0
     while total.frames < frames and alike:
         draw = random.Random(f"{seed}/{name}/{number}")
@@ -604,7 +604,7 @@ def main() -> None:
         missed |= score.slowest > MOST_MS or score.largest > MOST_MB
     head = [
         "case",
-        "letters",
+        "requests",
         "left out",
         "accepted",
         "crashes",
@@ -613,8 +613,8 @@ def main() -> None:
         "memory, MB",
         "ends as undisturbed",
     ]
-    show("Mutated letters", head, rows)
-    print(f"{1000 * (time.monotonic() - began) / max(options.frames, 1):.2f} ms a letter, all in all")
+    show("Mutated requests", head, rows)
+    print(f"{1000 * (time.monotonic() - began) / max(options.frames, 1):.2f} ms a request, all in all")
     sys.exit(int(missed))
 
 

@@ -126,25 +126,25 @@ class Hostile:
         near.send = self.sent
 
     def sent(self, party: str, connection: int, data: bytes) -> None:
-        """A letter of the owner: before a word its mutations come."""
-        letter = read_packet(data)
-        if party == "shop" and letter.kind == "talk":
-            facts = facts_in(letter)
-            if letter.step == "hello":
+        """A request of the owner: before a word its mutations come."""
+        packet = read_packet(data)
+        if party == "shop" and packet.kind == "talk":
+            facts = facts_in(packet)
+            if packet.step == "hello":
                 self.send(party, connection, data)  # else nobody is there yet, and every word is refused for that
                 self.near.replies[party].pop()
-            for _ in range(self.counts.pop(letter.step, 0)):
-                self.one(letter.step, facts)
+            for _ in range(self.counts.pop(packet.step, 0)):
+                self.one(packet.step, facts)
         self.send(party, connection, data)
 
     def one(self, word: str, facts: dict[str, Any]) -> None:
         """One mutation of a word, and what it came to."""
         guest = self.near.guests["shop"]
-        paper = word if word in ("terms", "plan") else ""
-        new = {**facts, paper: mutated(self.draw, facts[paper])} if paper else mutated(self.draw, facts)
+        side_file = word if word in ("terms", "plan") else ""
+        new = {**facts, side_file: mutated(self.draw, facts[side_file])} if side_file else mutated(self.draw, facts)
         try:
-            if paper:
-                new["signature"] = sign(self.identity, paper, new[paper]).hex()
+            if side_file:
+                new["signature"] = sign(self.identity, side_file, new[side_file]).hex()
             request = write_packet(word_packet(word, new))
         except (ValueError, RecursionError):  # no owner could sign or say that either
             return
@@ -156,7 +156,7 @@ class Hostile:
         high, began = _memory(), time.process_time()
         try:
             answer_in(guest.serve(request), "shop")
-            if (guest.terms, guest.handshake.plan) != before or paper:
+            if (guest.terms, guest.handshake.plan) != before or side_file:
                 changed = first_difference(facts, new) or "a signature"
                 self.tally.accepted.append(f"{word}: {changed}, {json.dumps(new)[:200]}")
         except ColonnadeError as error:
@@ -200,7 +200,7 @@ def _memory() -> float:
 def attack(words: int, seed: int, folder: Path, near: Any) -> Tally:
     """A whole job under mutations; ``near`` is the module of the tests that joins sides without sockets."""
     sides = near.Sides(near.make_sides(folder / "sides"))
-    read = json.dumps(terms_of(sides.owner_paper()))
+    read = json.dumps(terms_of(sides.owner_file()))
     for name in near.PARTIES:
         (sides.folder / name / "read.json").write_text(read)
     sides.write_parties('terms = "read.json"')

@@ -1,10 +1,11 @@
 """What a party answers if it lies; and an owner that is told every lie about every answer, one a run.
 
-    python -m benchmarks.lies [--case plain] [--only PART_OF_A_NAME]
+    python -m benchmarks.lies [--case plain] [--only PART_OF_A_NAME] [--training]
 
 An honest run in one process shows all that a party says: to words, letters of the alignment and of the training. Then
 each field of each answer is changed in every way below, and the owner must stop with a sentence that names the party
-and what it said wrong. Left out are other values in a message of the agreed form, and what a party says of its own
+and what it said wrong. A lie about the end of a job stops nothing, because the run is done: there the owner's warning
+must name the party. Left out are other values in a message of the agreed form, and what a party says of its own
 width: nobody can know these. ``LIES`` are for parties in processes of their own (:mod:`benchmarks.sides`), called with
 the guest, the request and the true reply.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import time
@@ -29,6 +31,7 @@ from torch import Tensor
 
 from benchmarks.table import show
 from colonnade.errors import AwayError, ColonnadeError
+from colonnade.federation import end_of_job
 from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.handshake import facts_in
 from colonnade.federation.owner_process import OwnerProcess
@@ -133,6 +136,11 @@ class Place:
     def of(cls, request: Packet, field: str) -> Place:
         """Where a reply to this letter has a field."""
         return cls(request.kind, request.step, request.purpose, field)
+
+    @property
+    def is_before_training(self) -> bool:
+        """Whether it is said in the handshake or in the alignment."""
+        return self.kind == "talk" or self.purpose == "align"
 
     def __str__(self) -> str:
         return "/".join(one for one in (self.kind, self.step, self.purpose, self.field) if one)
@@ -272,6 +280,24 @@ class Near:
         """Nothing is open."""
 
 
+class Warnings(logging.Handler):
+    """What an owner says of the end of a job, which stops nothing any more."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+    def __enter__(self) -> Warnings:
+        logging.getLogger(end_of_job.__name__).addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger(end_of_job.__name__).removeHandler(self)
+
+
 class Court:
     """A federation in one process, made anew for every lie."""
 
@@ -285,7 +311,7 @@ class Court:
         self.owner = OWNER
 
     def run(self, spoil: Spoil) -> str:
-        """A whole job; what stopped it, or nothing."""
+        """A whole job; what stopped it, or what the owner said of its end; nothing if all was well."""
         for run in self.folder.glob("run-*"):
             shutil.rmtree(run)
         guests = {
@@ -295,8 +321,10 @@ class Court:
         paper = read_owner_file(self.folder / self.owner / "job.toml")
         host = OwnerProcess(paper, self.folder / "run-owner", listener=Near(guests, spoil))
         try:
-            host.gather()
-            host.train()
+            with Warnings() as warnings:
+                host.gather()
+                host.train()
+            return " ".join(warnings.said)
         except ColonnadeError as error:
             return str(error)
         finally:
@@ -304,7 +332,6 @@ class Court:
             for guest in guests.values():
                 if guest.audit is not None:
                     guest.audit.close()
-        return ""
 
     def said(self) -> dict[Place, Any]:
         """All that the party says in an honest run, by where; of each the second time if there is one."""
@@ -368,6 +395,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--only", default="", help="lies in whose name this stands")
+    parser.add_argument("--training", action="store_true", help="without words and alignment, alike in all cases")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows, bad = [], 0
@@ -376,7 +404,7 @@ def main() -> None:
         with TemporaryDirectory() as place:
             court = Court(Path(place, "court"), case)
             for where, name, lie in lies_in(court):
-                if options.only not in f"{where}: {name}":
+                if options.only not in f"{where}: {name}" or (options.training and where.is_before_training):
                     continue
                 began = time.perf_counter()
                 try:

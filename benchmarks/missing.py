@@ -1,12 +1,12 @@
-"""What parties that are away cost in accuracy, at prediction and in training.
+"""What parties that are absent cost in accuracy, at prediction and in training.
 
     python -m benchmarks.missing                            digits with three seeds, MNIST with one
     python -m benchmarks.missing --data digits --methods vafl fdml
     python -m benchmarks.missing --only-show
 
 Digits: four parties. MNIST: 14 parties of two pixel rows each, 10,000 rows. The owner holds the labels only. At
-prediction one party is away, and the numbers are means over which one: each of the four, or of the 14 an outer one, a
-middle one and one in between. In training another party is away in every fifth round, one after the other, and all are
+prediction one party is absent, and the numbers are means over which one: each of the four, or of the 14 an outer one, a
+middle one and one in between. In training another party is absent in every fifth round, in turn, and all are
 there at prediction. Results are kept in ``--folder``, one file a run.
 """
 
@@ -34,7 +34,7 @@ NAMES = ("vimadmm", "vimadmm-j", "vimsgd", "vafl", "fdml", "splitnn")
 POLICIES = ("zero", "mean", "refit")
 CHOICES = ("wait", "skip", "without")
 EVERY = 5
-Scores = dict[str, float]  # test accuracy in %, by what was done about those who were away
+Scores = dict[str, float]  # test accuracy in %, by what was done about those who were absent
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Setting:
     model: ModelBuilder
     methods: dict[str, Method]
     epochs: dict[str, int]
-    away: tuple[int, ...]
+    absent: tuple[int, ...]
     seeds: tuple[int, ...]
 
 
@@ -66,7 +66,7 @@ SETTINGS = {
             "splitnn": cn.SplitNN(lr=0.3),
         },
         epochs=dict.fromkeys(NAMES, 40) | {"vimadmm": 10, "vimadmm-j": 10},
-        away=(0, 1, 2, 3),
+        absent=(0, 1, 2, 3),
         seeds=(0, 1, 2),
     ),
     "mnist": Setting(
@@ -76,7 +76,7 @@ SETTINGS = {
         model=MODEL,
         methods=METHODS | {"vafl": cn.VAFL(lr=0.6), "splitnn": cn.SplitNN(lr=0.3)},  # a sixth of the rows, so quicker
         epochs=dict.fromkeys(NAMES, 20) | {"vimadmm": 3, "vimadmm-j": 3},
-        away=(0, 3, 7),
+        absent=(0, 3, 7),
         seeds=(0,),
     ),
 }
@@ -105,27 +105,27 @@ class Bench:
             batch=self.setting.batch,
             seed=seed,
             model=self.setting.model,
-            when_away=choice,
-            away=None if choice == "wait" else in_turn(names),
+            when_absent=choice,
+            absent=None if choice == "wait" else in_turn(names),
         )
         found = {choice: 100 * run.evaluate(test)["accuracy"]}
         if choice == "wait":
-            found |= self._one_away(run, [names[k] for k in self.setting.away], test)
+            found |= self._one_absent(run, [names[k] for k in self.setting.absent], test)
         return found | {"rounds": run.round, "skipped": run.skipped, "seconds": time.process_time() - began}
 
     @staticmethod
-    def _one_away(run: cn.Run, names: list[str], test: list[cn.Table]) -> Scores:
-        """The mean accuracy over which of these is away, by policy."""
+    def _one_absent(run: cn.Run, names: list[str], test: list[cn.Table]) -> Scores:
+        """The mean accuracy over which of these is absent, by policy."""
         able = POLICIES if run.method.refits else POLICIES[:-1]
         scores = {
-            policy: [100 * run.evaluate(test, away=[name], missing=policy)["accuracy"] for name in names]
+            policy: [100 * run.evaluate(test, absent=[name], missing=policy)["accuracy"] for name in names]
             for policy in able
         }
         return {policy: statistics.mean(found) for policy, found in scores.items()}
 
 
 def in_turn(names: list[str]) -> Callable[[int], list[str]]:
-    """In every fifth round one is away, one after the other."""
+    """In every fifth round one is absent, one after the other."""
     return lambda number: [names[number // EVERY % len(names)]] if number % EVERY == EVERY - 1 else []
 
 
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    head = ["method", "nobody away", *(f"`{policy}`" for policy in POLICIES), "training: `skip`", "`without`"]
+    head = ["method", "nobody absent", *(f"`{policy}`" for policy in POLICIES), "training: `skip`", "`without`"]
     for data in options.data:
         bench = Bench(data, options.folder, train=not options.only_show)
         show(f"{bench.setting.title}: test accuracy in %", head, table(bench, options.methods))

@@ -60,11 +60,11 @@ class Poc:
         found["class_allow_list"] += [*ALLOWED.get(name, ALLOWED["site"]), *classes]
         (local / "resources.json").write_text(json.dumps(found, indent=2))
 
-    def place(self, name: str, paper: Path) -> None:
+    def place(self, name: str, side_file: Path) -> None:
         """What an operator does for a job: link its JOB.toml or PARTY.toml into ``local/colonnade``."""
         place = self.kit(name) / "local" / "colonnade"
         place.mkdir(exist_ok=True)
-        (place / paper.name).symlink_to(paper.resolve())
+        (place / side_file.name).symlink_to(side_file.resolve())
 
     def start(self, name: str) -> None:
         """Start a side's service."""

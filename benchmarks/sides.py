@@ -2,7 +2,7 @@
 
 Importing torch takes seconds, so sides are forked from a server that has imported it, and start in a fraction of one;
 grpc must not be imported before a fork, and is not. What a side's command line would do is what it does: files, exit
-code, signals. ``Knobs`` let it die, or hear a letter twice, at a given letter.
+code, signals. ``Knobs`` let it die, or hear a request twice, at a given request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from colonnade.store import checkpoint
 OWNER, PARTIES = "owner", ("shop", "clinic")
 FOUR = (*PARTIES, "mill", "insurer")
 HOST = "127.0.0.1"
-AGAIN = b"a letter came again\n"  # said on purpose, to be counted
+AGAIN = b"a request came again\n"  # said on purpose, to be counted
 KILLED = -signal.SIGKILL
 PRELOADED = [
     "benchmarks.warm",
@@ -87,16 +87,16 @@ key = "../{name}/identity.pub"
 
 @dataclass(frozen=True)
 class Knobs:
-    """What goes wrong inside a side; letters are counted from 1, by every process for itself."""
+    """What goes wrong inside a side; requests are counted from 1, by every process for itself."""
 
     kill_before: int = 0
-    """Die by SIGKILL when this letter has come and nothing was done with it."""
+    """Die by SIGKILL when this request has come and nothing was done with it."""
     kill_after: int = 0
     """Die when it is answered and the answer has not left."""
     twice: tuple[int, ...] = ()
-    """Letters that come twice; the second answer is sent."""
+    """Requests that come twice; the second answer is sent."""
     again: tuple[int, ...] = ()
-    """Letters that come once more after the next one, and whose answer nobody hears."""
+    """Requests that come once more after the next one, and whose answer nobody hears."""
     stale: int = 0
     """At the owner: instead of this answer the one before it, of the same party, comes again."""
     beat: int = 400
@@ -178,9 +178,9 @@ class Trial:
 
     def command(self, name: str) -> list[str]:
         """What would be typed after ``colonnade``."""
-        paper = self.folder / name / ("job.toml" if name == OWNER else "party.toml")
+        side_file = self.folder / name / ("job.toml" if name == OWNER else "party.toml")
         verb = ["owner", "--quiet"] if name == OWNER else ["party"]
-        return [*verb, str(paper), "--folder", str(self.run_folder(name))]
+        return [*verb, str(side_file), "--folder", str(self.run_folder(name))]
 
     def start(self, name: str, knobs: Knobs | None = None) -> Side:
         """Start a side, or start it again."""
@@ -209,8 +209,8 @@ class Trial:
         """The last line of it."""
         return (self.words(name).splitlines() or [""])[-1]
 
-    def letters(self, name: str) -> list[dict[str, Any]]:
-        """The letters that a side has received, as its audit log has them."""
+    def requests(self, name: str) -> list[dict[str, Any]]:
+        """The requests that a side has received, as its audit log has them."""
         log = self.audit_log(name)
         lines = [] if log is None else log.read_bytes().splitlines()
         return [line for line in map(json.loads, lines) if line["what"] == "received"]
@@ -286,10 +286,10 @@ class Trial:
         return _digest({name: value.numpy().tobytes().hex() for name, value in sorted(states["party"].items())})
 
     def seconds_to_go_on(self, party: str, since: float) -> float | None:
-        """How long after a time the party served a letter of a run again."""
-        for letter in self.letters(party):
-            at = datetime.fromisoformat(letter["time"]).timestamp()
-            if at > since and letter["kind"] not in ("hello", "terms", "signed", "align", "prepare", "plan", "begin"):
+        """How long after a time the party served a request of a run again."""
+        for request in self.requests(party):
+            at = datetime.fromisoformat(request["time"]).timestamp()
+            if at > since and request["kind"] not in ("hello", "terms", "signed", "align", "prepare", "plan", "begin"):
                 return at - since
         return None
 

@@ -1,8 +1,8 @@
 """A fuzz target for atheris: whatever bytes come, a party refuses and the owner raises one of our errors.
 
-    python fuzz/letters.py -max_total_time=120
+    python fuzz/requests.py -max_total_time=120
 
-The first byte chooses who is attacked and with the letters of which run; the others are a letter, or instructions for
+The first byte chooses who is attacked and with the requests of which run; the others are a request, or instructions for
 the mutations of ``benchmarks/hostile.py``, so that the fuzzer also gets behind magic numbers, digests and sequences.
 """
 
@@ -38,7 +38,7 @@ with atheris.instrument_imports(include=["colonnade.wire.message", "colonnade.ru
 
 
 class Recorded(DirectTransport):
-    """Lines that remember every letter, and can give other bytes instead."""
+    """Lines that remember every request, and can give other bytes instead."""
 
     def __init__(self, remote: Any) -> None:
         before = direct(remote)

@@ -1,4 +1,4 @@
-"""A federation on loopback for tests: files, keys and papers of three organisations, and parties in real processes.
+"""A federation on loopback for tests: files and keys of three organisations, and parties in real processes.
 
 Processes come from a fork server that has Colonnade loaded, so that one starts in a moment; each loads grpc itself.
 """
@@ -75,19 +75,19 @@ class Companies:
                 lines.append(",".join([f"p{row:03d}", *map(str, columns[row, first:last]), *label]))
             (self.folder / name / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
-    def paper(self, method: cn.Method, seals: tuple[Any, ...] = (), **how: Any) -> OwnerFile:
-        """The bank's paper with this method, these seals and these settings."""
-        paper = read_owner_file(self.folder / "bank" / "job.toml")
+    def side_file(self, method: cn.Method, seals: tuple[Any, ...] = (), **how: Any) -> OwnerFile:
+        """The bank's job file with this method, these seals and these settings."""
+        side_file = read_owner_file(self.folder / "bank" / "job.toml")
         options = {key: how.pop(key) for key in ("model", "optimizer") if key in how}
         settings = TrainSection(**{"rounds": 8, "batch": 16, "seed": 3, "valid": 0.1, "evaluate_every": 4, **how})
-        job = replace(paper.job, method=method, seals=seals, train=settings, **options)
-        return replace(paper, job=job, prepare=PrepareSection(test=0.2))
+        job = replace(side_file.job, method=method, seals=seals, train=settings, **options)
+        return replace(side_file, job=job, prepare=PrepareSection(test=0.2))
 
-    def alone(self, paper: OwnerFile) -> Job:
+    def alone(self, side_file: OwnerFile) -> Job:
         """The same job for one process that has everybody's files."""
-        parties = [paper.own, *(PartySection(one, f"../{one}/{one}.csv", "id") for one in paper.others)]
-        files = Files(tuple(parties), AlignSection(mode="plain"), paper.prepare, self.folder / "bank")
-        return replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))
+        parties = [side_file.own, *(PartySection(one, f"../{one}/{one}.csv", "id") for one in side_file.others)]
+        files = Files(tuple(parties), AlignSection(mode="plain"), side_file.prepare, self.folder / "bank")
+        return replace(side_file.job, data=files, train=replace(side_file.job.train, runtime="loop"))
 
     def secrets(self, place: Path) -> dict[str, bytes]:
         """What every side drew in a job below ``place``; the bank's own columns are the owner's."""
@@ -111,10 +111,10 @@ class Companies:
         process.start()
         return process
 
-    def train(self, paper: OwnerFile, place: Path) -> cn.Run:
+    def train(self, side_file: OwnerFile, place: Path) -> cn.Run:
         """The whole job, the owner in this process and all others in theirs."""
         with self.parties(place) as processes:
-            host = OwnerProcess(paper, place / "bank")
+            host = OwnerProcess(side_file, place / "bank")
             try:
                 host.gather()
                 run = host.train()
@@ -126,8 +126,8 @@ class Companies:
                 host.close()
 
 
-def run_party(paper: Path, folder: Path) -> None:
+def run_party(side_file: Path, folder: Path) -> None:
     """A party's process."""
     from colonnade.federation.party_process import PartyProcess
 
-    PartyProcess(read_party_file(paper), folder).run()
+    PartyProcess(read_party_file(side_file), folder).run()

@@ -1,5 +1,36 @@
-"""For all tests: grpc reads this once, at its import, and another test may import it before the federation's do."""
+"""For all tests: grpc reads this once, at its import, and another test may import it before the federation's do.
+
+Also a federation's sides in one folder, for tests of what they say and refuse.
+"""
+
+from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from near import Sides
 
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"  # as colonnade.federation.tls.load_grpc has it
+
+
+@pytest.fixture(scope="session")
+def keys_and_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those of three sides; making keys takes long, so tests copy them."""
+    from near import make_sides
+
+    return make_sides(tmp_path_factory.mktemp("sides"))
+
+
+@pytest.fixture
+def sides(keys_and_tables: Path, tmp_path: Path) -> Iterator[Sides]:
+    from near import Sides
+
+    found = Sides(Path(shutil.copytree(keys_and_tables, tmp_path / "sides")))
+    yield found
+    found.restart()

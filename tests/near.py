@@ -1,6 +1,6 @@
-"""A federation in one process, for tests of what its sides refuse: real papers, keys, hosts and guests, but no sockets.
+"""A federation in one process, to test what its sides refuse: real files, keys, owners and parties, but no sockets.
 
-Whatever a guest answers can be spoilt on its way, as a liar at the other end of the line would.
+What a party answers can be spoilt on its way, as a liar at the other end of the line would.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def make_sides(folder: Path, rows: int = 40) -> Path:
 
 
 class Near:
-    """In place of a listener: a letter is served at once, and its reply lies there until it is taken."""
+    """In place of a listener: a request is served at once, and its reply lies there until it is taken."""
 
     def __init__(self, guests: dict[str, PartySession], spoil: dict[str, Spoil]) -> None:
         self.guests, self.spoil = guests, spoil
@@ -119,7 +119,7 @@ class Near:
 
 
 class Sides:
-    """Three sides in a folder: papers are written, guests and a host made of them."""
+    """Three sides in a folder: their files are written, and parties and an owner made of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -129,15 +129,15 @@ class Sides:
     def write_parties(
         self, allow: str = "", more: str = "", address: str = "127.0.0.1:1", peers: str | None = None
     ) -> None:
-        """Everybody's paper; each knows the other's key unless ``peers`` says otherwise."""
+        """Every party's file; each knows the other's key unless ``peers`` says otherwise."""
         for name in PARTIES:
             (other,) = set(PARTIES) - {name}
             known = f'{other} = "../{other}/identity.pub"' if peers is None else peers
             more_of_it = f"{more}\n[peers]\n{known}"
-            paper = PARTY.format(name=name, allow=allow, more=more_of_it, address=address)
-            (self.folder / name / "party.toml").write_text(paper)
+            side_file = PARTY.format(name=name, allow=allow, more=more_of_it, address=address)
+            (self.folder / name / "party.toml").write_text(side_file)
 
-    def owner_paper(
+    def owner_file(
         self,
         method: str = "splitnn",
         train: str = "rounds = 2",
@@ -156,11 +156,11 @@ class Sides:
         self, kind: type[OwnerProcess] = OwnerProcess, spoil: dict[str, Spoil] | None = None, **job: str
     ) -> OwnerProcess:
         """The owner's process; guests that are there stay, as a party's process would."""
-        paper = self.owner_paper(**job)
+        side_file = self.owner_file(**job)
         for name in PARTIES:
             self.guests.setdefault(name, self.guest(name))
         listener: Any = Near(self.guests, spoil or {})
-        return kind(paper, self.folder / "run-bank", listener=listener)
+        return kind(side_file, self.folder / "run-bank", listener=listener)
 
     def restart(self) -> None:
         """All parties' processes end; the next host finds new ones."""
@@ -196,3 +196,12 @@ def spoil_values(change: Callable[[torch.Tensor], torch.Tensor], seen: list[int]
         return replace(reply, frames=(encode(changed, Envelope(about.step, about.sender, about.round)),))
 
     return spoil
+
+
+def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
+    """Lead a job from its first word to its end."""
+    try:
+        host.gather()
+        host.train(on_round)
+    finally:
+        host.close()

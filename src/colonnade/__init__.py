@@ -22,6 +22,7 @@ from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
     FDML,
+    LASER,
     TVFL,
     VAFL,
     VIMADMM,
@@ -68,6 +69,7 @@ __all__ = [
     "CNN",
     "CVFL",
     "FDML",
+    "LASER",
     "MLP",
     "SGD",
     "TVFL",

@@ -16,10 +16,10 @@
     ├── ManifestError              terms of a federation that a side did not agree to
     ├── CheckpointError            a saved state that is torn, altered or foreign
     ├── FolderError                a run folder that cannot be read or written
-    └── LinkError                  a link between organisations that cannot be had: certificates, names, ports, TLS
+    └── LinkError                  a connection that cannot be made: certificates, names, ports, TLS
         ├── RefusedError           a certificate, a name or a clock that a side does not believe
         ├── UnreachableError       nobody answers at the address yet; trying again may help
-        └── Broken                 a link that was there and is gone; whose and why
+        └── Broken                 a connection that was there and broke; whose and why
 
     ColonnadeWarning               something was left out or is odd, and work goes on
 
@@ -93,7 +93,7 @@ class ManifestError(ColonnadeError):
 
 
 class LinkError(ColonnadeError):
-    """A link between organisations that cannot be had: certificates, names, ports, TLS."""
+    """A connection between organisations that cannot be made: certificates, names, ports, TLS."""
 
 
 class RefusedError(LinkError):
@@ -104,8 +104,8 @@ class UnreachableError(LinkError):
     """Nobody answers at the address yet; trying again may help."""
 
 
-class Broken(LinkError):  # noqa: N818 - it says what the link is
-    """A link that was there and is gone; ``party`` says whose, ``said`` what the other side gave as its reason."""
+class Broken(LinkError):  # noqa: N818 - it says what the connection is
+    """A connection that was there and broke; ``party`` says whose, ``said`` what the other side gave as its reason."""
 
     def __init__(self, message: str, party: str = "", said: str = "") -> None:
         super().__init__(message)
@@ -124,8 +124,8 @@ def name_of(error: ColonnadeError) -> str:
 def again(kind: str, text: str) -> ColonnadeError:
     """An error that another process had: of the same class if it is one of ours, with its sentence.
 
-    Never one of those that make us wait or try again: they are about one's own end of a line, and whoever can say
-    something over it is not away. A party that said so could else keep the owner waiting for ever.
+    Never one of those that make us wait or try again: they are about one's own end of a connection, and a party
+    that sends something over it is not absent. A party that said so could keep the owner waiting for ever.
 
     >>> again("SealError", "the masks differ; stop."), again("AwayError", "wait for me.")
     (SealError('the masks differ; stop.'), ColonnadeError('wait for me.'))
@@ -136,13 +136,13 @@ def again(kind: str, text: str) -> ColonnadeError:
 
 def _travelling() -> dict[str, type[ColonnadeError]]:
     """Every class of the tree by its name."""
-    found: dict[str, type[ColonnadeError]] = {}
+    classes: dict[str, type[ColonnadeError]] = {}
     new: list[type[ColonnadeError]] = [ColonnadeError]
     while new:
         cls = new.pop()
-        found[cls.__name__] = cls
+        classes[cls.__name__] = cls
         new += cls.__subclasses__()
-    return found
+    return classes
 
 
 LONGEST = 500  # characters of another side's text that anybody here reads
@@ -158,7 +158,7 @@ def printable(text: object, most: int = LONGEST) -> str:
     'well?[2J?owner: all i...'
     """
     raw = text[: most + 1] if isinstance(text, str) else str(text)
-    seen = "".join(one if one.isprintable() else "?" for one in raw[: most + 1])
+    seen = "".join(character if character.isprintable() else "?" for character in raw[: most + 1])
     return seen if len(seen) <= most else f"{seen[: most - 3]}..."
 
 
@@ -180,7 +180,7 @@ def naming(party: str, what: str, where: str = "") -> Iterator[None]:
         raise type(error)(f"'{party}' answered '{what}'{where} with what cannot be: {said}") from None
 
 
-def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
+def unknown(what: str, name: object, known: Iterable[str]) -> ConfigError:
     """The error for a name that is not in a list, with the nearest one suggested.
 
     >>> unknown("method", "vimadm", ["vafl", "vimadmm"])
@@ -189,6 +189,6 @@ def unknown(what: str, came: object, known: Iterable[str]) -> ConfigError:
     ConfigError("unknown method 'x'; known: vafl, vimadmm.")
     """
     names = sorted(known)
-    near = difflib.get_close_matches(str(came), names, n=1)
+    near = difflib.get_close_matches(str(name), names, n=1)
     hint = f"did you mean '{near[0]}'? Known" if near else "known"
-    return ConfigError(f"unknown {what} '{came}'; {hint}: {', '.join(names) or 'none'}.")
+    return ConfigError(f"unknown {what} '{name}'; {hint}: {', '.join(names) or 'none'}.")

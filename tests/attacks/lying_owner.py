@@ -1,4 +1,4 @@
-"""An owner that lies to real parties behind letters: it has its keys and its place, and writes what it likes."""
+"""An owner that lies to real parties behind requests: it has its keys and its place, and writes what it likes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def federation(parties: int, owner: str = "labels", seed: int = 0) -> list[cn.Ta
 
 
 def trained(method: cn.Method, seal: Any, parties: int = 4, **more: Any) -> cn.Run:
-    """A run behind letters whose keys are agreed on; every round is about all people."""
+    """A run behind requests whose keys are agreed on; every round is about all people."""
     tables = federation(parties, "first" if method.needs_owner_columns else "labels")
     how = {"rounds": 6, "batch": ROWS, "seed": 3, "runtime": "apart", "model": cn.MLP((5,)), "shuffle": "once", **more}
     return cn.train(tables, method, seal=seal, **how)
@@ -57,7 +57,7 @@ class LyingOwner:
         return self.remote.transport.parties[name].blinded
 
     def turn(self, round: int, table: str = "train", purpose: str = "train") -> dict[str, Any]:
-        """What a letter says of a turn; the parties work out the rows."""
+        """What a request says of a turn; the parties work out the rows."""
         self.turns += 1
         return {
             "round": round,
@@ -95,7 +95,7 @@ class LyingOwner:
         return dict(self.remote.parties[name].reply(replies=replies) or {})
 
     def recover(self, turn: dict[str, Any], over: Iterable[str], step: str = "logits", field: str = "o") -> Tensor:
-        """Ask these parties alone, as if the others were away, and open what they add up to."""
+        """Ask these parties alone, as if the others were absent, and open what they add up to."""
         over = tuple(over)
         for name in over:
             self.sum(name, step, turn)

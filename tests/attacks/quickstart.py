@@ -1,4 +1,4 @@
-"""The two companies of docs/two_companies.md in one process: papers as the page has them, real sides, no sockets."""
+"""The two companies of docs/two_companies.md in one process: job and party file as on the page, no sockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE = DOCS / "two_companies.md"
 
 
 def write_companies(folder: Path) -> Path:
-    """Keys, tables and papers of the clinic and the laboratory."""
+    """Keys, tables, job and party files of the clinic and the laboratory."""
     make_keys(folder, ["localhost"], ["lab"])
     (folder / "owner").rename(folder / "clinic")
     shutil.copy(folder / "lab" / "identity.pub", folder / "clinic" / "lab.pub")
@@ -50,12 +50,12 @@ class Job:
     """One job of the two, with the owner's side of every message that the laboratory sent in training."""
 
     def __init__(self, companies: Path, place: Path, *, rounds: int = 1, seals: Sequence[Seal] = ()) -> None:
-        paper = read_owner_file(companies / "clinic" / "job.toml")
-        how = replace(paper.job, train=replace(paper.job.train, epochs=None, rounds=rounds), seals=tuple(seals))
+        side_file = read_owner_file(companies / "clinic" / "job.toml")
+        how = replace(side_file.job, train=replace(side_file.job.train, epochs=None, rounds=rounds), seals=tuple(seals))
         self.guest = PartySession(read_party_file(companies / "lab" / "party.toml"), place / "lab")
         self.heard: list[dict[str, Tensor]] = []
         listener: Any = Near({"lab": self.guest}, {"lab": self._hear})
-        self.host = OwnerProcess(replace(paper, job=how), place / "clinic", listener=listener)
+        self.host = OwnerProcess(replace(side_file, job=how), place / "clinic", listener=listener)
 
     def _hear(self, request: Packet, reply: Packet) -> Packet:
         if request.kind == "step" and request.purpose == "train" and reply.frames:

@@ -167,10 +167,10 @@ def test_enough_are_opened() -> None:
         assert ring.run() == 4 and len({peer.proof for peer in peers}) == 1
 
 
-# With real letters
+# With real requests
 
 
-def test_a_lying_host_gets_nothing_from_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lying_owner_gets_nothing_from_parties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_sides(tmp_path)
     liars: list[KeyPerId] = []
 

@@ -32,13 +32,13 @@ QUICK = {"fedoptimus": "select_every = 5", "vimadmm": "local_steps = 1", "vimadm
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def side_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_sides(tmp_path_factory.mktemp("sides"), rows=24)
 
 
-def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tensor], OwnerProcess]:
+def first_states(side_files: Path, place: Path, method: str) -> tuple[dict[str, Tensor], OwnerProcess]:
     """What is drawn at all sides before the first round of a job in folders of its own, and its owner."""
-    shutil.copytree(papers, place)
+    shutil.copytree(side_files, place)
     sides = Sides(place)
     sides.write_parties("layers = 0")  # for apfed, whose messages are linear in the columns
     host = sides.host(method=method, more=f"[method]\n{QUICK.get(method, '')}", **HOW)
@@ -53,8 +53,8 @@ def first_states(papers: Path, place: Path, method: str) -> tuple[dict[str, Tens
 
 
 @pytest.mark.parametrize("method", cn.methods())
-def test_no_side_has_the_weights_of_another_job(method: str, papers: Path, tmp_path: Path) -> None:
-    (one, host), (other, again) = (first_states(papers, tmp_path / place, method) for place in ("one", "other"))
+def test_no_side_has_the_weights_of_another_job(method: str, side_files: Path, tmp_path: Path) -> None:
+    (one, host), (other, again) = (first_states(side_files, tmp_path / place, method) for place in ("one", "other"))
     assert host.terms == again.terms and host.session.handshake.plan == again.session.handshake.plan
     drawn = [name for name, value in one.items() if value.is_floating_point() and len(value.unique()) > 1]
     assert {*PARTIES, "bank"} <= {name.partition("/")[0] for name in drawn}

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.lies import LIAR, WRONG_FACTS, WRONG_LETTERS, WRONG_NUMBERS, WRONG_SHAPES, Court, Place, judged
+from benchmarks.lies import (
+    LIAR,
+    WRONG_FACTS,
+    WRONG_LETTERS,
+    WRONG_NUMBERS,
+    WRONG_SHAPES,
+    WRONG_TENSORS,
+    Court,
+    Place,
+    judged,
+)
 
 from colonnade.core.method import make_method
 from colonnade.core.optim import make_optimizer
@@ -27,7 +37,13 @@ TOLD: list[tuple[str, Place, str, Callable[[Any], Any]]] = [
     ("plain", Place("talk", "prepare", "", "shape"), "10^7 numbers", WRONG_SHAPES["10^7 numbers"]),
     ("plain", Place("talk", "prepare", "", "cardinalities"), "10^7", lambda true: [10**7]),
     ("plain", Place("talk", "hello", "", "name"), "a wrong text", WRONG_FACTS["a wrong text"]),
+    ("plain", Place("step", "give", "align", "whose"), "left out", WRONG_TENSORS["left out"]),
+    ("plain", Place("step", "lock", "align", "locks"), "left out", WRONG_TENSORS["left out"]),
     ("plain", Place("talk", "plan", "", ""), "another job", WRONG_LETTERS["another job"]),
+    *(
+        ("plain", Place("end", "", "", ""), name, WRONG_LETTERS[name])
+        for name in ("another job", "a refusal of nothing")
+    ),
     *(("noise", SPENT, name, lie) for name, lie in WRONG_NUMBERS.items()),
 ]
 

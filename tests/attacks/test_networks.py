@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from colonnade.errors import ManifestError
 from colonnade.federation.network_rules import columns_of
 from colonnade.runtime.remote.packet import Packet
 from colonnade.wire.message import Envelope, decode_fields, encode
-from near import Sides, make_sides
+from near import Sides, lead, make_sides
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -28,25 +27,8 @@ SHOWN = 'labels = "shown"'
 KNOWN = 8  # rows of which the owner knows the columns, say from another source
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
-@pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    yield found
-    found.restart()
-
-
 def run(sides: Sides, **job: Any) -> None:
-    host = sides.host(**job)
-    try:
-        host.gather()
-        host.train()
-    finally:
-        host.close()
+    lead(sides.host(**job))
 
 
 def first_embeddings(sides: Sides, more: str) -> tuple[Tensor, Tensor]:

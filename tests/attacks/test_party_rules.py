@@ -1,6 +1,6 @@
 """An owner with valid keys that breaks the order, the scope or the count of what a party serves.
 
-Real guests and hosts in one process; each control takes away what stops the attack, and shows it at work.
+Real parties and owners in one process; each control takes away what stops the attack, and shows it at work.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_party import RemoteParty
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.remote.scope import ANYTHING
-from near import PARTIES, Near, Sides, make_sides
+from near import PARTIES, Near, Sides, lead
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -54,25 +54,10 @@ NOISE = '[[seal]]\nkind = "noise"\nsigma = 10.0\nepsilon = 8.0'  # grants 61 rel
 GRANTED = 61
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
 @pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    found.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
-    yield found
-    found.restart()
-
-
-def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
-    try:
-        host.gather()
-        host.train(on_round)
-    finally:
-        host.close()
+def sides(sides: Sides) -> Sides:
+    sides.write_parties("runs = 9", '[predict]\nfiles = "table.csv"')
+    return sides
 
 
 def leave(_: Any) -> None:
@@ -104,8 +89,8 @@ class Liar:
     """An owner that says what it likes to the shop, rightly signed."""
 
     def __init__(self, sides: Sides, **job: str) -> None:
-        self.sides, self.paper = sides, sides.owner_paper(**job)
-        self.terms = terms_of(self.paper)
+        self.sides, self.side_file = sides, sides.owner_file(**job)
+        self.terms = terms_of(self.side_file)
         self.guest = sides.guests.setdefault("shop", sides.guest("shop"))
         self.say("hello", {"incarnation": bytes(16).hex()})
 
@@ -113,7 +98,7 @@ class Liar:
         return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def tell_terms(self, terms: dict[str, Any], run: bytes = bytes(16)) -> dict[str, Any]:
-        signature = sign(self.paper.keys.identity, "terms", terms).hex()
+        signature = sign(self.side_file.keys.identity, "terms", terms).hex()
         return self.say("terms", {"terms": terms, "signature": signature, "run": run.hex()})
 
     def tell_signed(self, **others: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +113,7 @@ class Liar:
 
 
 def said_at(guest: PartySession, word: str) -> str:
-    """The refusal of a word or a letter in which nothing is right."""
+    """The refusal of a word or a request in which nothing is right."""
     request = write_packet(Packet("step", sequence=10**6)) if word == REQUEST else write_packet(word_packet(word, {}))
     reply = read_packet(guest.serve(request))
     assert reply.kind == "refusal"
@@ -196,12 +181,12 @@ def shop_of(run: Any) -> RemoteParty:
 
 def predicting(sides: Sides, **job: str) -> tuple[Prediction, RemoteParty]:
     """A prediction that was begun, and the shop, to which its owner may send what it likes."""
-    paper = sides.owner_paper(**job)
+    side_file = sides.owner_file(**job)
     for name in PARTIES:
         sides.guests.setdefault(name, sides.guest(name))
     listener: Any = Near(sides.guests, {})
     files = [str(sides.folder / "bank" / "table.csv")]
-    host = Prediction(paper, sides.folder / "run-bank", files, listener=listener)
+    host = Prediction(side_file, sides.folder / "run-bank", files, listener=listener)
     host.gather()
     run, _ = host.session.with_all(host._scored)
     return host, shop_of(run)
@@ -450,7 +435,7 @@ def spent_by_shop(sides: Sides) -> int:
     assert isinstance(server, PartyServer)
     budget = server.ends["shop"].budget
     assert budget is not None
-    return budget.spent
+    return budget.most_releases
 
 
 def ask_on(shop: RemoteParty, times: int) -> int:
@@ -481,7 +466,7 @@ def test_training_and_predictions_spend_one_budget(sides: Sides) -> None:
 
 
 def test_the_control_a_budget_that_is_not_read_again_goes_on(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_job, "read_spent", lambda *_: None)
+    monkeypatch.setattr(party_job, "load_budgets", lambda *_: None)
     monkeypatch.setattr(PartyServer, "take_up", lambda _: None)
     monkeypatch.setattr(PartyServer, "_back", lambda *_: None)
     lead(sides.host(more=NOISE))
@@ -517,12 +502,12 @@ def test_a_prediction_under_weaker_terms(sides: Sides, monkeypatch: pytest.Monke
     run = bytes.fromhex(json.loads((sides.folder / "run-bank" / "run.json").read_text())["run"])
     sides.restart()
     liar = Liar(sides, more=NOISE)
-    weaker = {**prediction_terms(liar.paper, "00"), "seals": []}
+    weaker = {**prediction_terms(liar.side_file, "00"), "seals": []}
     weaker["learns"] = learns(weaker)
     with pytest.raises(ManifestError, match="a prediction has the terms of its training, and these differ in seals"):
         liar.tell_terms(weaker, run)
     with pytest.raises(ManifestError, match="did not train the model"):
-        liar.tell_terms(prediction_terms(liar.paper, "00"), bytes(16))
+        liar.tell_terms(prediction_terms(liar.side_file, "00"), bytes(16))
     monkeypatch.setattr(job_folders, "first_difference", lambda *_, **__: None)  # the control
     assert "signature" in liar.tell_terms(weaker, run)
 
@@ -550,7 +535,7 @@ def test_states_without_end(sides: Sides, monkeypatch: pytest.MonkeyPatch, bound
 def test_a_prediction_does_not_choose_a_folder(sides: Sides, of: Any) -> None:
     liar = Liar(sides)
     before = sorted(sides.folder.rglob("*"))
-    terms = {**prediction_terms(liar.paper, "00"), "predict": {"of": of, "number": "00"}}
+    terms = {**prediction_terms(liar.side_file, "00"), "predict": {"of": of, "number": "00"}}
     with pytest.raises(ColonnadeError):
         liar.tell_terms(terms)
     assert {one for one in sides.folder.rglob("*") if one not in before} <= {sides.folder / "run-shop"}
@@ -639,13 +624,13 @@ def test_the_owner_writes_no_lines_into_a_party_s_log(sides: Sides, caplog: pyte
 def test_what_blinded_terms_say_of_values_that_are_not_summed(sides: Sides) -> None:
     """The owner of vfedmh reads every party's logits, whatever the seal."""
     blind = {"method": "vfedmh", "federation": 'labels = "shown"', "more": '[[seal]]\nkind = "blind"'}
-    told = " ".join(terms_of(sides.owner_paper(**blind))["learns"])
+    told = " ".join(terms_of(sides.owner_file(**blind))["learns"])
     assert "learns only the sum of all parties' embeddings of each round's rows." in told
     assert "reads every party's logits, one by one, in step 'decide'." in told
 
 
 def test_what_terms_say_of_sums_does_not_hang_on_the_wording(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    paper = sides.owner_paper(method="vfedmh", federation='labels = "shown"', more='[[seal]]\nkind = "blind"')
-    due = terms_of(paper)["learns"]
-    monkeypatch.setattr(type(paper.job.method), "party_sends", "embeddings and logits (only their sum is used)")
-    assert terms_of(paper)["learns"] == due
+    side_file = sides.owner_file(method="vfedmh", federation='labels = "shown"', more='[[seal]]\nkind = "blind"')
+    due = terms_of(side_file)["learns"]
+    monkeypatch.setattr(type(side_file.job.method), "party_sends", "embeddings and logits (only their sum is used)")
+    assert terms_of(side_file)["learns"] == due

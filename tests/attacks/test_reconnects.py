@@ -29,7 +29,7 @@ class Storm:
         return self.opened
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
-        raise Broken(f"the link to '{party}' broke: another connection of it took its place.", party)
+        raise Broken(f"the connection to '{party}' broke: another connection of it took its place.", party)
 
     def send(self, party: str, connection: int, data: bytes) -> None: ...
 
@@ -38,22 +38,22 @@ class Storm:
     def close(self) -> None: ...
 
 
-def test_lines_without_end_are_no_answer(tmp_path: Path) -> None:
+def test_connections_without_end_are_no_answer(tmp_path: Path) -> None:
     storm = Storm()
-    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
+    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_file(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
     host.session.transport.deadline = DEADLINE
-    with pytest.raises(AwayError, match="'shop' answered on none of its lines within 1 s"):
+    with pytest.raises(AwayError, match="'shop' answered on none of its connections within 1 s"):
         host.gather()
     assert storm.opened <= 2 + DEADLINE / lines.PAUSE
     host.close()
 
 
-def test_nor_are_lines_on_which_only_a_hello_is_answered(tmp_path: Path) -> None:
+def test_nor_are_connections_on_which_only_a_hello_is_answered(tmp_path: Path) -> None:
     storm = Storm()
-    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_paper(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
+    host = OwnerProcess(Sides(make_sides(tmp_path)).owner_file(), tmp_path / "run", MagicMock(), storm)  # type: ignore[arg-type]
     host.session.transport.deadline = DEADLINE
     host.session.transport.links["shop"].met(b"the same")
     host.session.transport._hello = lambda link: b"the same"  # type: ignore[method-assign]
-    with pytest.raises(AwayError, match="'shop' answered on none of its lines within 1 s"):
+    with pytest.raises(AwayError, match="'shop' answered on none of its connections within 1 s"):
         host.session.transport.exchange("shop", "terms", {})
     host.close()

@@ -120,8 +120,8 @@ def test_a_new_begin_does_not_forget(on_disk: bool, tmp_path: Path, monkeypatch:
 
 def test_a_missed_round_with_nobody_lying(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations of two rounds that differ by one party; without changes in [allow] the second is refused."""
-    how: dict[str, Any] = {"when_away": "without", "missing": "zero", "evaluate_every": 1, "parties": 5}
-    how |= {"test": federation(5, seed=1), "away": lambda number: ["party 2"] if number == 3 else None}
+    how: dict[str, Any] = {"when_absent": "without", "missing": "zero", "evaluate_every": 1, "parties": 5}
+    how |= {"test": federation(5, seed=1), "absent": lambda number: ["party 2"] if number == 3 else None}
     assert trained(cn.FDML(), RECOVER, **how).round == 6, "the control: a simulation goes on"
     make = apart.make_party
     for allowed in (0, 3):
@@ -147,10 +147,10 @@ def test_going_back_after_a_crash_repeats_sums_exactly(
     serve = PartyServer.serve
 
     def falling(self: PartyServer, request: bytes) -> bytes:
-        letter = read_packet(request)
-        if self.name == "party 2" and letter.round == 5 and letter.kind in ("sum", "blind") and len(fallen) < 1:
+        packet = read_packet(request)
+        if self.name == "party 2" and packet.round == 5 and packet.kind in ("sum", "blind") and len(fallen) < 1:
             serve(self, request)  # it masked, and its answer is lost
-            fallen.append(letter.kind)
+            fallen.append(packet.kind)
             raise AwayError("'party 2' is gone.", "party 2")
         return serve(self, request)
 

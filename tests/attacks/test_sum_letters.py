@@ -1,4 +1,4 @@
-"""What a letter says beside its values, and what is answered beside sums, gives the owner no single party either."""
+"""What a request says beside its values, and what is answered beside sums, gives the owner no single party either."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_training_round_is_not_as_many_sums_as_it_is_given_parts(
 ) -> None:
     owner = LyingOwner(trained(cn.FDML(), SEAL, parties=3), STRICT)
     if not protected:
-        monkeypatch.setattr(PartyServer, "_rows", lambda self, letter, _: self.schedule.batch_of(letter.round))
+        monkeypatch.setattr(PartyServer, "_rows", lambda self, packet, _: self.schedule.batch_of(packet.round))
     scale = float(owner.run.model.half.ends["owner"].bounds["logits/o"])
     asked(owner, scale, owner.turn(7))
     for part in range(1, 4):
@@ -189,7 +189,7 @@ def test_one_party_that_is_led_another_way_masks_for_itself(
 
     def keeping(seat: PartySpec) -> PartyServer:
         party = make(seat)
-        party.keeping.keep(party.states() | party.history.state(), [])  # as a letter before the first round may ask
+        party.keeping.keep(party.states() | party.history.state(), [])  # as a request before the first round may ask
         return party
 
     monkeypatch.setattr(apart, "make_party", keeping)

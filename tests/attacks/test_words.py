@@ -40,7 +40,7 @@ def test_a_refusal_of_a_party_is_one_printable_sentence_with_its_name() -> None:
 
 @pytest.mark.parametrize("kind", ["LinkError", "AwayError", "Broken", "UnreachableError", "KeyboardInterrupt", "Exit"])
 def test_no_refusal_makes_a_service_start_the_owner_again_for_ever(kind: str) -> None:
-    """Whoever was away, or stopped by hand, is started again; a peer must not be able to say that it was so."""
+    """Whoever was absent, or stopped by hand, is started again; a peer must not be able to say that it was so."""
     frame = encode(spoken(kind.encode(), b"no."), Envelope("refusal", "shop", 0))
     assert exit_of(refused(frame, "shop")) is Exit.BAD_INPUT
 

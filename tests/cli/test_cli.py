@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from test_config import EXAMPLE, SMALL
 from typer.testing import CliRunner
 
 import colonnade as cn
@@ -19,18 +20,6 @@ from colonnade.report import read_summary
 from colonnade.seal import SEALS
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "job.toml"
-SMALL = """
-[data]
-load = "digits"
-parties = 2
-rows = 200
-
-[train]
-method = "vafl"
-epochs = 2
-batch = 100
-"""
 
 
 def colonnade(*words):

@@ -120,7 +120,7 @@ def train_with(case: Case, secrets: dict[str, bytes], **more: Any) -> cn.Run:
 
 
 def test_sides_of_one_organisation_keep_their_secrets(tmp_path: Path) -> None:
-    """As on a Ray cluster that is asked for secrets, but behind letters here."""
+    """As on a Ray cluster that is asked for secrets, but behind requests here."""
     case = DRAWING[2]
     what = plan_for(tables_of(case), case.method, rounds=8, batch=16, seed=3, valid=0.1, evaluate_every=4)
     apart = replace(what.settings, runtime="apart", cluster=cn.Cluster(secrets=True).plain())
@@ -142,7 +142,7 @@ def test_a_run_keeps_how_it_draws_when_it_moves(tmp_path: Path) -> None:
 
 
 def run_of(case: Case, runtime: str, secrets: dict[str, bytes]) -> cn.Run:
-    """A run whose sides have these secrets, in one process or behind letters."""
+    """A run whose sides have these secrets, in one process or behind requests."""
     tables = tables_of(case)
     what = plan_for(tables, case.method, rounds=6, batch=16, seed=3, valid=0.1, runtime=runtime, **case.options)
     remote = remote_setup_for(tables, what, None)

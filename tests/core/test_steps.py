@@ -17,7 +17,7 @@ from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused
 from colonnade.runtime.schema import kinds_of
-from colonnade.tables.align import align_steps as alignment
+from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.wire.message import Envelope, encode
 from letters import stamp
 
@@ -36,7 +36,7 @@ def test_every_step_is_a_partys_or_an_owners() -> None:
     assert {name: steps for name, steps in found.items() if steps} == OWNERS_STEPS
     for method in METHODS.values():
         assert not method.steps().keys() & method.owner_steps().keys()
-    assert len(steps_of("party", alignment)) == 13 and not steps_of("owner", alignment)
+    assert len(steps_of("party", AlignmentParty)) == 13 and not steps_of("owner", AlignmentParty)
 
 
 @pytest.mark.parametrize("name", OWNERS_STEPS)
@@ -47,7 +47,7 @@ def test_a_party_refuses_every_step_of_owners(name: str) -> None:
     leader, served = next(iter(party.spec.leaders)), ", ".join(type(FIRST[name].method).steps()) or "none"
     before, notes = party.states(), repr(party.group.scratch)
     for step in OWNERS_STEPS[name]:
-        letter = replace(
+        packet = replace(
             stamp(backend, party),
             step=step,
             leader=leader,
@@ -59,7 +59,7 @@ def test_a_party_refuses_every_step_of_owners(name: str) -> None:
         reads, _ = kinds_of(getattr(FIRST[name].method, step))
         fields = {field: torch.ones(4, 4) for field in getattr(reads, "_fields", ())}
         frames = (encode(fields, Envelope(step, leader, 0)),) if fields else ()
-        reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
+        reply = read_packet(party.serve(write_packet(replace(packet, frames=frames))))
         assert reply.kind == "refusal", step
         said = str(refused(reply.frames[0], "party 2"))
         assert f"step '{step}' came to 'party 2' and is an owner's; parties serve {served}." in said

@@ -162,7 +162,7 @@ def test_a_solo_model_of_values_and_of_several() -> None:
 
 def test_heads_are_refitted_with_the_tasks_loss() -> None:
     run = cn.train(federation(Y), cn.VIMADMM(lr=0.02), task="values", epochs=5, batch=128)
-    assert run.evaluate(federation(Y), away=["party 2"], missing="refit")["r2"] > 0.1
+    assert run.evaluate(federation(Y), absent=["party 2"], missing="refit")["r2"] > 0.1
 
 
 def test_early_stopping_and_the_report_use_the_score(tmp_path: Path) -> None:

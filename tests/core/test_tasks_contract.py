@@ -34,6 +34,7 @@ METHODS: list[Method] = [
     cn.VIMADMM(lr=0.02, local_steps=4),
     cn.VIMADMMJ(lr=0.02, local_steps=4),
     cn.APFed(contribution_every=2, lr=0.05),
+    cn.LASER(),
     cn.TVFL(fill="none"),
     cn.MultiVFL(every=2, lr=0.02),
     cn.FedOptimus(every=2, select_every=4, lr=0.02),

@@ -26,6 +26,7 @@ linear_model = pytest.importorskip("sklearn.linear_model")
 metrics = pytest.importorskip("sklearn.metrics")
 sklearn_datasets = pytest.importorskip("sklearn.datasets")
 pd = pytest.importorskip("pandas")
+Image = pytest.importorskip("PIL.Image")
 
 QUICK = ["digits", "breast_cancer", "nuswide_mini", "wikipedia", "adult", "bank_marketing"]
 QUICK += ["bank_marketing_additional", "credit_default", "mnist"]
@@ -376,6 +377,19 @@ def npz(**arrays: Any) -> bytes:
     return stream.getvalue()
 
 
+def packed(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **dict.fromkeys(BOMB_KEYS, LABELS) | arrays)
+    return stream.getvalue()
+
+
+def picture(side: int) -> np.ndarray:
+    stream = io.BytesIO()
+    Image.new("1", (side, side)).save(stream, "png")
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+BOMB_KEYS = ("x_train", "y_train", "x_test", "y_test", "image", "text", "y", "is_test", "classes", "test_webp")
 LABELS = np.arange(20, dtype=np.uint8) % 10
 PIXELS = np.zeros((20, 28, 28), dtype=np.uint8)
 DAMAGED = [
@@ -395,6 +409,11 @@ DAMAGED = [
     ("adult.csv.gz", b"not gzip", "adult"),
     ("adult.csv.gz", gzip.compress(b"age,income,split\n1,2,train\n"), "it has no column sex, race, native_country"),
     ("adult.csv.gz", gzip.compress(b""), "adult"),
+    ("mnist.npz", packed(x_train=np.zeros((10**5, 28, 28), np.uint8), y_train=LABELS), "74 MB or more, where 70 MB"),
+    ("wikipedia.npz", packed(image=np.zeros(4 << 20)), "it unpacks into 32 MB or more, where 4 MB is the most"),
+    ("adult.csv.gz", gzip.compress(b"a" * (48 << 20)), "unpacks into 33 MB or more, where 33 MB is the most"),
+    ("adult.csv.gz", gzip.compress(b"age\n" + b"7\n" * (24 << 20)), "unpacks into 33 MB or more"),
+    ("cifar10.npz", packed(train_webp_0=picture(8_000), test_webp=picture(1), y_train=LABELS), "8,000 x 8,000 pixels"),
 ]
 
 

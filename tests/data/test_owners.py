@@ -300,13 +300,13 @@ def test_few_bits_and_noisy_labels_work() -> None:
         trained(cn.MultiVFL(), seal=cn.Blind())
 
 
-def test_a_party_that_is_away_counts_as_zeros() -> None:
+def test_a_party_that_is_absent_counts_as_zeros() -> None:
     run = trained(cn.MultiVFL())
-    found = run.predict(federation(), away=["party 2"], missing="zero", owner="owner 2")
+    found = run.predict(federation(), absent=["party 2"], missing="zero", owner="owner 2")
     assert found.shape == (ROWS, CLASSES) and run.took_part == ["party 1", "party 3", "party 4"]
     with pytest.raises(AwayError, match="missing='zero'"):
-        run.predict(federation(), away=["party 2"])
-    mean = run.predict(federation(), away=["party 2"], missing="mean", owner="owner 2")
+        run.predict(federation(), absent=["party 2"])
+    mean = run.predict(federation(), absent=["party 2"], missing="mean", owner="owner 2")
     assert not torch.allclose(mean, found)
     assert {f"owner {k}/party 2/embed/h" for k in (1, 2, 3)} <= set(run.model.half.memory.means), "each its own mean"
 

@@ -1,6 +1,7 @@
 """What the README and the documentation say is run, and what they list is complete."""
 
 import re
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from colonnade.study.select_parties import WAYS
 from pages import DOCS, ROOT, blocks_of, pages_with_code, run_page
 
 README = (ROOT / "README.md").read_text()
+WRAP = runpy.run_path(str(DOCS / "wrap.py"))
 ELSEWHERE = ("methods", "index.md")  # pages of methods: test_method_pages.py; the first page shows the README's code
 PAGES = [page for page in pages_with_code() if not {page.parent.name, page.name} & set(ELSEWHERE)]
 
@@ -61,7 +63,7 @@ def check_tasks(printed: str, folder: Path) -> None:
 
 
 def check_missing(printed: str, folder: Path) -> None:
-    assert printed.count("['party 1', 'party 3', 'party 4']") == 2, "party 2 is away from a prediction and a round"
+    assert printed.count("['party 1', 'party 3', 'party 4']") == 2, "party 2 is absent from a prediction and a round"
     assert "\n2 0\n" in printed, "two of ten rounds went on without it"
 
 
@@ -162,6 +164,18 @@ def test_every_file_a_page_points_to_exists(page: Path) -> None:
         r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
     ):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", WRAP["PAGES"], ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_prose_has_lines_of_at_most_100_characters(page: Path) -> None:
+    assert not WRAP["too_long"](page.read_text()), "run python docs/wrap.py"
+
+
+def test_wrapping_keeps_code_and_begins_no_list() -> None:
+    code = "```\n" + 40 * "code " + "\n```\n"
+    wrapped = WRAP["wrap"](code + "- " + 8 * "seven words and a sum of" + " y - x " + 10 * "`a b` ")
+    assert wrapped.startswith(code) and all(len(line) <= 100 for line in wrapped.splitlines()[3:])
+    assert not re.search(r"^ *- x|a$", wrapped.partition("- seven")[2], re.M)
 
 
 def test_the_changelog_names_every_method() -> None:

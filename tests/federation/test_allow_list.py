@@ -31,7 +31,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Sides:
 @pytest.fixture(scope="module")
 def terms_with(sides: Sides) -> Callable[[str], Terms]:
     """Terms of the bank, the shop and the mill, under seals."""
-    known = {seals: terms_of(sides.owner_paper(more=seals)) for seals in ("", NOISE, BLIND)}
+    known = {seals: terms_of(sides.owner_file(more=seals)) for seals in ("", NOISE, BLIND)}
     return lambda seals: dict(known[seals])
 
 

@@ -483,7 +483,7 @@ def test_a_hostile_log_does_not_steer_the_terminal(tmp_path):
     assert found.exit_code == 1 and "\x1b" not in found.stdout and len(found.stdout.splitlines()) == 3
 
 
-def test_the_owner_logs_a_letter_before_it_leaves(tmp_path):
+def test_the_owner_logs_a_request_before_it_leaves(tmp_path):
     log = AuditLog(tmp_path / "audit.jsonl", "bank", "job")
 
     class Connections:

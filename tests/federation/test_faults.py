@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.faults import broken_run
+from benchmarks.faults import SEALS, broken_run
 from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
 
 from colonnade.federation.audit_check import verify
@@ -52,9 +52,9 @@ def finished(trial: Trial) -> bool:
     return set(codes(trial).values()) == {0}
 
 
-def amid(trial: Trial, letters: int = 30) -> None:
+def amid(trial: Trial, requests: int = 30) -> None:
     """Wait until training is on its way."""
-    assert trial.wait_until(lambda: len(trial.letters("shop")) >= letters), trial.words(OWNER)
+    assert trial.wait_until(lambda: len(trial.requests("shop")) >= requests), trial.words(OWNER)
 
 
 def tracebacks(trial: Trial) -> list[str]:
@@ -99,6 +99,18 @@ def test_a_party_killed_at_every_step_of_a_round(make: Make, undisturbed: dict[s
         assert verify(log).whole
 
 
+def test_a_party_that_dies_while_keys_are_agreed_on_goes_back_before_it_is_asked(make: Make) -> None:
+    """Its newest state is one that no checkpoint names, since another party died while all kept theirs."""
+    whole, broken = (make(rounds=4, deadline=40, **SEALS["blind"]) for _ in range(2))
+    assert whole.run(), whole.words(OWNER)
+    kept = {name: [n for n, one in enumerate(whole.requests(name), 1) if one["kind"] == "keep"] for name in PARTIES}
+    after_keep_and_back = Knobs(kill_before=kept["shop"][-2] + 2)
+    assert broken.run({"clinic": [Knobs(kill_before=kept["clinic"][-2])], "shop": [after_keep_and_back]})
+    assert [name for name, _ in broken.deaths] == ["clinic", "shop"]
+    assert finished(broken), broken.words(OWNER)
+    assert broken.result() == whole.result()
+
+
 @pytest.mark.long
 def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
@@ -113,7 +125,7 @@ def test_the_owner_killed_from_the_first_hello_to_the_last_rounds(make: Make, un
 def test_who_dies_while_the_end_is_told_comes_back_and_ends_well(make: Make, undisturbed: dict[str, str]) -> None:
     first = make()
     assert first.run() and finished(first), first.words(OWNER)
-    last = len(first.letters("shop"))  # the end; the owner has twice as many answers
+    last = len(first.requests("shop"))  # the end; the owner has twice as many answers
     deaths = [("shop", Knobs(kill_before=last)), ("shop", Knobs(kill_after=last))]
     deaths += [(OWNER, Knobs(kill_before=2 * last)), (OWNER, Knobs(kill_after=2 * last - 1))]
     for who, knobs in deaths:
@@ -124,7 +136,7 @@ def test_who_dies_while_the_end_is_told_comes_back_and_ends_well(make: Make, und
 
 
 @pytest.mark.long
-def test_letters_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
+def test_requests_that_come_twice_or_late_change_nothing(make: Make, undisturbed: dict[str, str]) -> None:
     trial = make()
     twice = Knobs(twice=tuple(range(2, 60, 3)), again=tuple(range(25, 60, 4)))
     assert trial.run({"shop": [twice], "clinic": [twice]}), trial.words(OWNER)
@@ -198,17 +210,17 @@ def test_a_second_process_of_a_side_changes_nothing(make: Make) -> None:
         assert second.process.exitcode == Exit.FOLDER
         assert "end that one first." in trial.words(side)
     trial.sides = first
-    amid(trial, len(trial.letters("shop")) + 20)
+    amid(trial, len(trial.requests("shop")) + 20)
     assert set(codes(trial).values()) == {None}
 
 
-def test_a_status_says_who_is_away(make: Make) -> None:
+def test_a_status_says_who_is_absent(make: Make) -> None:
     trial = make(rounds=2000)
 
     def told(side: str, peer: str) -> bool:
         found = read_status(trial.run_folder(side))
-        away = {one.name for one in found.peers if not one.connected}
-        return away == {peer} and f"the link to '{peer}' broke" in (found.error or "")
+        absent = {one.name for one in found.peers if not one.connected}
+        return absent == {peer} and f"the connection to '{peer}' broke" in (found.error or "")
 
     trial.begin()
     amid(trial)
@@ -251,9 +263,9 @@ class Predicts(Trial):
 def test_a_prediction_goes_on_after_deaths_of_either_side(tmp_path: Path) -> None:
     with Predicts(tmp_path / "trial", method="splitnn", rounds=2) as trial:
         for party in PARTIES:
-            paper = trial.folder / party / "party.toml"
+            side_file = trial.folder / party / "party.toml"
             more = '[predict]\nfiles = "rows.csv"\n[allow]\nruns = 3\n'
-            paper.write_text(paper.read_text().replace("[allow]\n", more))
+            side_file.write_text(side_file.read_text().replace("[allow]\n", more))
         assert trial.run() and finished(trial), trial.words(OWNER)
         undisturbed = trial.scores("scores.csv", {})
         deaths = {"shop": [Knobs(kill_before=18), Knobs(kill_before=8)], OWNER: [Knobs(kill_before=38)]}
@@ -263,7 +275,7 @@ def test_a_prediction_goes_on_after_deaths_of_either_side(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("choice", ["without", pytest.param("skip", marks=pytest.mark.long)])
 def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choice: str) -> None:
-    trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_away = "{choice}"')
+    trial = make(method="vafl", deadline=SHORT, train=f'missing = "zero"\nwhen_absent = "{choice}"')
     trial.begin({"shop": [Knobs(kill_before=40)]})
     assert trial.wait_until(lambda: trial.code("shop") is not None)
     assert trial.wait_until(lambda: trial.code(OWNER) is not None, SHORT + 3 * SOON), trial.words(OWNER)
@@ -274,18 +286,22 @@ def test_the_run_goes_on_without_a_party_that_died_and_says_so(make: Make, choic
     assert last["round"] == "20"
     assert 0 < int(last[column]) < 20
     what = "the run goes on without it" if choice == "without" else "the round is left out"
-    assert f"'shop' is away from round {20 - int(last[column]) + 1}: {what}" in trial.words(OWNER)
-    assert f"'shop' was away from {last[column]} of them" in trial.words(OWNER)
+    assert f"'shop' is absent from round {20 - int(last[column]) + 1}: {what}" in trial.words(OWNER)
+    assert f"'shop' was absent from {last[column]} of them" in trial.words(OWNER)
 
 
 @pytest.mark.long
 def test_a_party_comes_back_to_a_run_that_went_on_without_it(make: Make) -> None:
     rounds = 300
     trial = make(
-        method="vafl", deadline=SHORT, rounds=rounds, evaluate_every=20, train='missing = "zero"\nwhen_away = "without"'
+        method="vafl",
+        deadline=SHORT,
+        rounds=rounds,
+        evaluate_every=20,
+        train='missing = "zero"\nwhen_absent = "without"',
     )
     trial.begin({"shop": [Knobs(kill_before=40)]})
-    assert trial.wait_until(lambda: "'shop' is away from round" in trial.words(OWNER)), trial.words(OWNER)
+    assert trial.wait_until(lambda: "'shop' is absent from round" in trial.words(OWNER)), trial.words(OWNER)
     trial.start("shop")
     assert trial.watch(90), codes(trial)
     assert finished(trial), trial.words(OWNER)

@@ -31,9 +31,9 @@ def companies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Companies]
 
 
 def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], place: Path, **options: object) -> None:
-    paper = where.paper(method, seals, **options)
-    far = where.train(paper, place)
-    near = train_job(where.alone(paper), secrets=where.secrets(place))
+    side_file = where.side_file(method, seals, **options)
+    far = where.train(side_file, place)
+    near = train_job(where.alone(side_file), secrets=where.secrets(place))
     assert without_time(far.history) == without_time(near.history)
     assert far.ledger.to_json() == near.ledger.to_json()
     assert set(far.description["columns"]) <= {"bank"}  # no party tells the names of its columns
@@ -81,7 +81,7 @@ def test_seals_over_the_federation(which: str, companies: dict[bool, Companies],
 
 def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_path: Path) -> None:
     where = companies[True]
-    where.train(where.paper(cn.SplitNN()), tmp_path)
+    where.train(where.side_file(cn.SplitNN()), tmp_path)
     own = tmp_path / "bank" / "audit.jsonl"
     assert (verdict := verify(own)).broken is None and verdict.sealed
     for name in OTHERS:
@@ -92,22 +92,22 @@ def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_pat
 
 def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_path: Path) -> None:
     where = companies[True]
-    paper = where.paper(cn.VIMADMM(lr=0.02, local_steps=2))
-    where.train(paper, tmp_path)
+    side_file = where.side_file(cn.VIMADMM(lr=0.02, local_steps=2))
+    where.train(side_file, tmp_path)
     for name in OTHERS:
         with (where.folder / name / "party.toml").open("a") as file:
             file.write(f'[predict]\nfiles = "{name}.csv"\n')
     with where.parties(tmp_path):
-        host = Prediction(paper, tmp_path / "bank", [str(where.folder / "bank" / "bank.csv")])
+        host = Prediction(side_file, tmp_path / "bank", [str(where.folder / "bank" / "bank.csv")])
         try:
             host.gather()
             scores = host.score()
         finally:
             host.close()
-    job = where.alone(paper)
+    job = where.alone(side_file)
     near = train_job(job, secrets=where.secrets(tmp_path))
     assert isinstance(job.data, Files)
     sheets = job.data.read()
-    expected = cn.score(near, sheets, mode="plain", seed=paper.job.train.seed)
+    expected = cn.score(near, sheets, mode="plain", seed=side_file.job.train.seed)
     order = [list(scores.ids).index(one) for one in expected.ids]
     assert torch.equal(scores.values[order], expected.values)

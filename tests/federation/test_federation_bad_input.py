@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -45,24 +44,12 @@ from colonnade.federation.status_file import Status
 from colonnade.federation.terms import labels_of, sign, terms_of
 from colonnade.runtime.remote.packet import Packet, write_packet
 from colonnade.runtime.remote.party_server import PartyServer
-from near import PARTIES, Near, Sides, make_sides, spoil_facts, spoil_values
+from near import PARTIES, Near, Sides, lead, spoil_facts, spoil_values
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
-@pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    yield found
-    found.restart()
 
 
 def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
@@ -71,14 +58,6 @@ def sentence(kind: type[ColonnadeError], work: Callable[[], object]) -> str:
     said = str(caught.value)
     assert said.endswith((".", "?")) and "\n" not in said
     return said
-
-
-def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> None:
-    try:
-        host.gather()
-        host.train(on_round)
-    finally:
-        host.close()
 
 
 def lead_amid(host: OwnerProcess) -> None:
@@ -101,9 +80,9 @@ def no_step_after(seen: list[Any]) -> Iterator[None]:
     stepped: list[Any] = []
     here, run = threading.local(), PartyServer._run
 
-    def note(self: PartyServer, step: Any, turn: Any, letter: Any) -> Any:
+    def note(self: PartyServer, step: Any, turn: Any, packet: Any) -> Any:
         here.round = turn.round
-        return run(self, step, turn, letter)
+        return run(self, step, turn, packet)
 
     def step(*_: Any) -> None:
         if seen and getattr(here, "round", seen[0]) >= seen[0]:
@@ -132,8 +111,8 @@ def test_a_port_that_is_taken(sides: Sides) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
         port = taken.getsockname()[1]
-        paper = sides.owner_paper()
-        busy = replace(paper, federation=replace(paper.federation, listen=f"127.0.0.1:{port}"))
+        side_file = sides.owner_file()
+        busy = replace(side_file, federation=replace(side_file.federation, listen=f"127.0.0.1:{port}"))
         said = sentence(LinkError, lambda: OwnerProcess(busy, sides.folder / "run-bank"))
     assert f"port {port} of 127.0.0.1 cannot be listened at" in said
     assert not (sides.folder / "run-bank" / "status.json").exists(), "it would be of a process that waits"
@@ -143,8 +122,8 @@ def test_names_that_do_not_resolve(sides: Sides) -> None:
     sides.write_parties(address="no-such-host.invalid:8443")
     shop = PartyProcess(read_party_file(sides.folder / "shop" / "party.toml"), sides.folder / "run-shop")
     assert "'no-such-host.invalid' does not resolve" in sentence(UnreachableError, shop.run)
-    paper = sides.owner_paper()
-    away = replace(paper, federation=replace(paper.federation, listen="no-such-host.invalid:0"))
+    side_file = sides.owner_file()
+    away = replace(side_file, federation=replace(side_file.federation, listen="no-such-host.invalid:0"))
     assert "does not resolve" in sentence(LinkError, lambda: OwnerProcess(away, sides.folder / "run-bank"))
 
 
@@ -158,11 +137,11 @@ def test_a_certificate_of_another_party(sides: Sides) -> None:
 def test_an_owner_with_the_certificate_of_a_party(sides: Sides) -> None:
     for name in ("cert.pem", "key.pem"):
         shutil.copy(sides.folder / "mill" / name, sides.folder / "bank" / name)
-    assert "is of 'mill' and not one for a server" in sentence(RefusedError, sides.owner_paper)
+    assert "is of 'mill' and not one for a server" in sentence(RefusedError, sides.owner_file)
 
 
 def test_a_party_that_the_owner_does_not_expect(sides: Sides) -> None:
-    listener = Listener("127.0.0.1:0", sides.owner_paper().keys.credentials, ["shop"])
+    listener = Listener("127.0.0.1:0", sides.owner_file().keys.credentials, ["shop"])
     try:
         sides.write_parties(address=f"127.0.0.1:{listener.port}")
         mill = PartyProcess(read_party_file(sides.folder / "mill" / "party.toml"), sides.folder / "run-mill")
@@ -193,7 +172,7 @@ def test_another_version_at_a_party(sides: Sides) -> None:
 def test_a_hello_under_another_identity(sides: Sides) -> None:
     for name in ("identity.key", "identity.pub"):
         shutil.copy(sides.folder / "mill" / name, sides.folder / "shop" / f"other.{name}")
-    sides.owner_paper()
+    sides.owner_file()
     shutil.copy(sides.folder / "shop" / "other.identity.key", sides.folder / "shop" / "identity.key")
     assert "the hello of 'shop' is signed by another identity" in refused(sides, RefusedError)
 
@@ -202,12 +181,13 @@ JOBS = [
     ({"align": 'mode = "open"'}, "unknown mode of an alignment 'open'; known: plain, psi."),
     ({"align": "minimum = 9\nmaximum = 8"}, "maximum = 8 in [align] is below minimum = 9"),
     ({"more": "[prepare]\ntest = 1.5"}, "1.5"),
+    ({"align": 'join = "left"'}, "join = 'left' in [align] is for parties of one process"),
 ]
 
 
-@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test"])
+@pytest.mark.parametrize(("job", "words"), JOBS, ids=["mode", "maximum", "test", "join"])
 def test_a_job_that_could_only_fail_later(sides: Sides, job: dict[str, str], words: str) -> None:
-    assert words in sentence(ConfigError, lambda: sides.owner_paper(**job))
+    assert words in sentence(ConfigError, lambda: sides.owner_file(**job))
 
 
 def test_an_owner_that_brings_more_ids_than_anybody_may(sides: Sides) -> None:
@@ -221,7 +201,7 @@ def test_an_address_that_is_none(sides: Sides, address: str) -> None:
     sides.write_parties(address=address)
     path = sides.folder / "shop" / "party.toml"
     assert "address in [owner]: " in sentence(ConfigError, lambda: read_party_file(path))
-    sides.owner_paper()
+    sides.owner_file()
     job = sides.folder / "bank" / "job.toml"
     job.write_text(job.read_text().replace("127.0.0.1:0", address))
     assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_file(job))
@@ -247,8 +227,8 @@ class Talk:
     """An owner that says what it likes to one party, rightly signed."""
 
     def __init__(self, sides: Sides, **job: str) -> None:
-        self.sides, self.paper = sides, sides.owner_paper(**job)
-        self.terms = terms_of(self.paper)
+        self.sides, self.side_file = sides, sides.owner_file(**job)
+        self.terms = terms_of(self.side_file)
         self.guest = sides.guests.setdefault("shop", sides.guest("shop"))
         self.say("hello", {"incarnation": bytes(16).hex()})
 
@@ -256,7 +236,7 @@ class Talk:
         return answer_in(self.guest.serve(write_packet(word_packet(word, facts))), "shop")
 
     def sign(self, terms: dict[str, Any]) -> dict[str, Any]:
-        signature = sign(self.paper.keys.identity, "terms", terms).hex()
+        signature = sign(self.side_file.keys.identity, "terms", terms).hex()
         return self.say("terms", {"terms": terms, "signature": signature, "run": bytes(16).hex()})
 
     def tell_signed(self) -> None:
@@ -439,7 +419,7 @@ def test_somebody_signed_other_terms(sides: Sides) -> None:
 
 
 def test_terms_that_the_operator_has_read_and_no_others(sides: Sides) -> None:
-    (sides.folder / "shop" / "read.json").write_text(json.dumps(terms_of(sides.owner_paper())))
+    (sides.folder / "shop" / "read.json").write_text(json.dumps(terms_of(sides.owner_file())))
     sides.write_parties('terms = "../shop/read.json"')
     talk = Talk(sides, train="rounds = 3")
     assert "in train.rounds (2 here, 3 at the owner)" in talk.refused(talk.terms)
@@ -459,23 +439,23 @@ def test_a_file_of_terms_that_holds_none(sides: Sides, text: str | None) -> None
 
 def test_what_becomes_of_labels_is_accepted_by_name(sides: Sides) -> None:
     for method, found, can in (("vimadmm", "shown", "read the labels"), ("splitnn", "inferable", "infer labels")):
-        said = sentence(ManifestError, lambda method=method: terms_of(sides.owner_paper(method, federation="")))  # type: ignore[misc]
+        said = sentence(ManifestError, lambda method=method: terms_of(sides.owner_file(method, federation="")))  # type: ignore[misc]
         assert f"{method} sends the parties values from which they can {can}" in said
         assert "random-labels" in said and "another method" in said and f"labels = '{found}' in [federation]" in said
-        terms = terms_of(sides.owner_paper(method, federation=f'labels = "{found}"'))
+        terms = terms_of(sides.owner_file(method, federation=f'labels = "{found}"'))
         assert terms["labels"] == found
-        protected = sides.owner_paper(method, federation="", more='[[seal]]\nkind = "random-labels"')
+        protected = sides.owner_file(method, federation="", more='[[seal]]\nkind = "random-labels"')
         assert labels_of(protected) == "protected"
-    assert "labels = 'shown'" in sentence(ManifestError, lambda: terms_of(sides.owner_paper("vimadmm")))
-    assert labels_of(sides.owner_paper("local", federation="")) == "unsent"
-    assert "unknown choice of labels" in sentence(
-        ConfigError, lambda: sides.owner_paper(federation='labels = "hidden"')
+    assert "labels = 'shown'" in sentence(ManifestError, lambda: terms_of(sides.owner_file("vimadmm")))
+    assert labels_of(sides.owner_file("local", federation="")) == "unsent"
+    assert "unknown choice of labels" in sentence(ConfigError, lambda: sides.owner_file(federation='labels = "hidden"'))
+
+
+@pytest.mark.parametrize("side_file", ['address = "x:1"', 'key = "k"', ""])
+def test_an_owner_section_that_lacks_a_key(sides: Sides, side_file: str) -> None:
+    (sides.folder / "shop" / "party.toml").write_text(
+        f'[party]\nname="shop"\nfiles="f"\nid="i"\n[owner]\n{side_file}\n'
     )
-
-
-@pytest.mark.parametrize("paper", ['address = "x:1"', 'key = "k"', ""])
-def test_an_owner_section_that_lacks_a_key(sides: Sides, paper: str) -> None:
-    (sides.folder / "shop" / "party.toml").write_text(f'[party]\nname="shop"\nfiles="f"\nid="i"\n[owner]\n{paper}\n')
     assert "[owner]" in sentence(ConfigError, lambda: read_party_file(sides.folder / "shop" / "party.toml"))
 
 
@@ -700,7 +680,7 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
     (party,) = [guest.server for name, guest in sides.guests.items() if name == "shop"]
     assert isinstance(party, PartyServer)
     spent = party.ends["shop"].budget
-    assert spent is not None and spent.spent > 0
+    assert spent is not None and spent.most_releases > 0
     for states in (sides.folder / "run-shop").glob("*/states"):
         shutil.rmtree(states)  # as if the owner had never let it keep one
     sides.restart()
@@ -712,11 +692,11 @@ def test_a_budget_is_kept_whatever_the_owner_says(sides: Sides) -> None:
         server = sides.guests["shop"].server
         if request.step == "begin" and isinstance(server, PartyServer):
             budget = server.ends["shop"].budget
-            begun.append(0 if budget is None else budget.spent)
+            begun.append(0 if budget is None else budget.most_releases)
         return reply
 
     lead(sides.host(spoil={"shop": look}, **job))
-    assert begun == [spent.spent]
+    assert begun == [spent.most_releases]
 
 
 def test_nothing_leaves_the_owner_that_is_not_in_its_log(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

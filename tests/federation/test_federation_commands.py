@@ -191,9 +191,9 @@ def test_one_run_too_many(make: Make) -> None:
 def test_a_log_as_json_holds_nothing_else(make: Make) -> None:
     trial = make()
     verbs = {OWNER: "owner", "shop": "party", "clinic": "party"}
-    papers = {side: trial.folder / side / ("job.toml" if side == OWNER else "party.toml") for side in verbs}
+    side_files = {side: trial.folder / side / ("job.toml" if side == OWNER else "party.toml") for side in verbs}
     commands = {
-        side: [sys.executable, "-m", "colonnade", verb, papers[side], "--folder", trial.run_folder(side)]
+        side: [sys.executable, "-m", "colonnade", verb, side_files[side], "--folder", trial.run_folder(side)]
         for side, verb in verbs.items()
     }
 

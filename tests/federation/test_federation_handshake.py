@@ -266,7 +266,7 @@ def test_a_word_and_its_answer_travel() -> None:
     [
         (lambda request: request.reply("answer", "mill", b"{}"), "an answer of 'mill' came from 'shop'; it is forged"),
         (lambda request: word_packet("plan", {}).reply("answer", "shop", b"{}"), "about something else came"),
-        (lambda request: request.reply("step", "shop", b"{}"), "a letter 'step' about something else came"),
+        (lambda request: request.reply("step", "shop", b"{}"), "a reply 'step' about something else came"),
         (lambda request: request.reply("answer", "shop"), "came without facts, or with too many"),
         (lambda request: request.reply("answer", "shop", b"{}", b"{}"), "came without facts, or with too many"),
         (lambda request: request.reply("answer", "shop", b"[" * 10**5), "whose facts are not JSON"),

@@ -204,18 +204,18 @@ def test_a_new_connection_replaces_the_last(listen, call) -> None:
     assert second.receive(SOON) == b"for the second"
 
 
-def test_deadlines_name_who_is_away(listen, call) -> None:
+def test_deadlines_name_who_is_absent(listen, call) -> None:
     listener = listen()
-    with pytest.raises(AwayError, match="'bank' did not connect") as away:
+    with pytest.raises(AwayError, match="'bank' did not connect") as absent:
         listener.wait("bank", 0.05)
-    assert away.value.party == "bank"
+    assert absent.value.party == "bank"
     stream = call(listener.port)
-    with pytest.raises(AwayError, match="'bank' sent nothing") as away:
+    with pytest.raises(AwayError, match="'bank' sent nothing") as absent:
         listener.receive("bank", 1, 0.05)
-    assert away.value.party == "bank"
-    with pytest.raises(AwayError) as away:
+    assert absent.value.party == "bank"
+    with pytest.raises(AwayError) as absent:
         stream.receive(0.05)
-    assert away.value.party == "owner"
+    assert absent.value.party == "owner"
     with pytest.raises(AwayError):
         listener.wait("bank", 0.05, after=1)
     stream.send(b"late")  # a deadline breaks nothing
@@ -235,7 +235,7 @@ def test_closing_is_quick_and_said(listen, call) -> None:
     assert time.monotonic() - began < 1.0
     waiting.join(1.0)
     assert not waiting.is_alive()
-    assert broken(lambda: stream.receive(SOON)).said == "the owner closed the link."
+    assert broken(lambda: stream.receive(SOON)).said == "the owner closed the connection."
     began = time.monotonic()
     silent.close()
     assert time.monotonic() - began < 1.0

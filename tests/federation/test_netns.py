@@ -95,11 +95,11 @@ def test_a_slow_and_lossy_network_changes_no_bit(hosts: Hosts, undisturbed: dict
 
 def test_a_party_that_is_parted_for_a_while_goes_on(hosts: Hosts, undisturbed: dict[str, str]) -> None:
     hosts.start()
-    assert hosts.trial.wait_until(lambda: len(hosts.trial.letters("shop")) >= 30, 90), hosts.trial.words(OWNER)
+    assert hosts.trial.wait_until(lambda: len(hosts.trial.requests("shop")) >= 30, 90), hosts.trial.words(OWNER)
     hosts.link("shop", "down")
-    before = len(hosts.trial.letters("shop"))
+    before = len(hosts.trial.requests("shop"))
     time.sleep(4)
-    assert len(hosts.trial.letters("shop")) - before <= 1, "the network was not parted"
+    assert len(hosts.trial.requests("shop")) - before <= 1, "the network was not parted"
     hosts.link("shop", "up")
     assert hosts.trial.watch(120), hosts.trial.words(OWNER)
     assert hosts.trial.result() == undisturbed
@@ -110,7 +110,7 @@ def test_a_party_that_stays_parted_is_named(tmp_path: Path) -> None:
     try:
         found.join()
         found.start()
-        assert found.trial.wait_until(lambda: len(found.trial.letters("shop")) >= 30, 90), found.trial.words(OWNER)
+        assert found.trial.wait_until(lambda: len(found.trial.requests("shop")) >= 30, 90), found.trial.words(OWNER)
         found.link("shop", "down")
         began = time.monotonic()
         assert found.trial.wait_until(lambda: found.trial.code(OWNER) is not None, 40), "the owner hangs"

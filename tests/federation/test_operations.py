@@ -64,10 +64,42 @@ def test_lines_for_people(logged):
 
 def test_json_for_machines(logged):
     log, stream = logged("json")
-    log.getChild("link").warning("away", extra={"party": 'a"b\n', "round": 4})
+    log.getChild("link").warning("absent", extra={"party": 'a"b\n', "round": 4})
     entry = json.loads(stream.getvalue())
     assert entry.pop("time").endswith("Z")
-    assert entry == {"level": "WARNING", "logger": "colonnade.link", "message": "away", "party": 'a"b\n', "round": 4}
+    assert entry == {"level": "WARNING", "logger": "colonnade.link", "message": "absent", "party": 'a"b\n', "round": 4}
+
+
+@pytest.mark.parametrize("how", ["lines", "json"])
+def test_fields_that_others_add_to_every_record_are_left_out(logged, how, monkeypatch):
+    """By a record factory, or by a logger's own method, as Ray does once it is loaded."""
+    before, make = logging.getLogRecordFactory(), logging.Logger.makeRecord
+
+    def factory(*args, **named):
+        record = before(*args, **named)
+        record.job_id, record.values = "01000000", [1.5, 2.5]
+        return record
+
+    def stamped(self, *args, **named):
+        record = make(self, *args, **named)
+        record._ray_timestamp_ns = 17
+        return record
+
+    monkeypatch.setattr(logging.Logger, "makeRecord", stamped)
+    logging.setLogRecordFactory(factory)
+    try:
+        log, stream = logged(how)
+        log.info("round done", extra={"round": 3})
+    finally:
+        logging.setLogRecordFactory(before)
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("INFO round done round=3") or set(json.loads(line)) == {
+        "time",
+        "level",
+        "logger",
+        "message",
+        "round",
+    }
 
 
 def test_times_are_utc(logged, monkeypatch):
@@ -226,8 +258,8 @@ def test_health():
     trouble = []
     with in_background(MetricsServer(Metrics(), ails=lambda: trouble[0] if trouble else None)) as server:
         assert ask(server, "/healthz")[::2] == (200, "ok\n")
-        trouble.append("'shop' is away.")
-        assert ask(server, "/healthz")[::2] == (503, "'shop' is away.\n")
+        trouble.append("'shop' is absent.")
+        assert ask(server, "/healthz")[::2] == (503, "'shop' is absent.\n")
         assert ask(server, "/")[0] == ask(server, "/metrics/")[0] == 404
 
 
@@ -355,7 +387,7 @@ def test_the_verb(side, tmp_path):
     side.failed("'hospital' did not answer.\x1b[2J")
     found = command("status", tmp_path)
     assert found.exit_code == 0 and "\x1b" not in found.stdout
-    for words in ("bank, job credit", "training, round 12 of 30", "shop: connected", "hospital: away", "last error:"):
+    for words in ("bank, job credit", "training, round 12 of 30", "shop: connected", "hospital: absent", "last error:"):
         assert words in found.stdout
     facts = json.loads(command("status", tmp_path, "--json").stdout)
     assert facts["alive"] is True and facts["ails"] is None and facts["peers"][0]["name"] == "shop"
@@ -384,7 +416,7 @@ def test_a_narrow_terminal_without_colour(side):
     show(replace(side.status, began="1"), "it is gone.", console)
     text = re.sub(r"\x1b\[\d*m", "", screen.getvalue())
     assert all(len(line) <= 40 for line in text.splitlines()) and "\x1b[3" not in screen.getvalue()
-    assert "hospital: away for" in text and "warning: it is gone." in text
+    assert "hospital: absent for" in text and "warning: it is gone." in text
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,25 +15,13 @@ from colonnade.federation.small_rehearsal import rehearse_small, without_owner
 from colonnade.federation.terms import terms_of
 from colonnade.run.make_plan import outline_of
 from colonnade.run.rehearsal import rehearse_tables
-from near import Sides, make_sides
+from near import Sides
 from plans import plan_for
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
 
 ACCEPTED = 'labels = "shown"'
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_sides(tmp_path_factory.mktemp("sides"))
-
-
-@pytest.fixture
-def sides(made: Path, tmp_path: Path) -> Iterator[Sides]:
-    found = Sides(Path(shutil.copytree(made, tmp_path / "sides")))
-    yield found
-    found.restart()
 
 
 @pytest.mark.parametrize("case", test_contract.ONE_OWNER, ids=str)
@@ -56,8 +42,8 @@ def test_a_party_works_out_the_forms_of_every_method_at_little_cost(case: test_c
 def test_the_terms_of_every_method_are_the_same_after_a_restart(sides: Sides, method: str, tmp_path: Path) -> None:
     for more in ("", '[model]\nkind = "mlp"\nhidden = [7, 5]\n[[seal]]\nkind = "bits"'):
         for _ in range(2):
-            JobFolder(tmp_path / f"desk{len(more)}").take_terms(
-                terms_of(sides.owner_paper(method, federation=ACCEPTED, more=more))
+            JobFolder(tmp_path / f"job{len(more)}").take_terms(
+                terms_of(sides.owner_file(method, federation=ACCEPTED, more=more))
             )
 
 

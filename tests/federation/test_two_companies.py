@@ -142,7 +142,7 @@ def followed(tmp_path: Path) -> Iterator[Followed]:
 @pytest.mark.long
 def test_the_page_followed_literally(followed: Followed) -> None:
     for block in blocks():
-        if block.text == "the link to 'lab' broke\n":  # section 6: the plug, while it trains
+        if block.text == "the connection to 'lab' broke\n":  # section 6: the plug, while it trains
             followed.wait_for_a_checkpoint()
             followed.running["lab"].send_signal(signal.SIGKILL)
         followed.follow(block)
@@ -164,6 +164,6 @@ def test_the_example_is_the_page_s() -> None:
 
 
 def test_every_allowed_line_is_explained() -> None:
-    (paper,) = (block.text for block in blocks() if block.how == "party.toml")
+    (side_file,) = (block.text for block in blocks() if block.how == "party.toml")
     explained = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.M)))
-    assert set(tomllib.loads(paper)["allow"]) <= set(explained)
+    assert set(tomllib.loads(side_file)["allow"]) <= set(explained)

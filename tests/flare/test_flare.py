@@ -26,11 +26,11 @@ from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.status_file import StatusFile
-from colonnade.flare import site_links as listening
+from colonnade.flare import owner_connections as listening
 from colonnade.flare import submit as submitting
-from colonnade.flare.door import ANSWER, ASK, HERE, KNOCK, Door, Fields, told_of
 from colonnade.flare.outcome import Outcome, copy_results, read_outcome, stopped_by
-from colonnade.flare.site_links import FlareListener
+from colonnade.flare.owner_connections import FlareListener
+from colonnade.flare.site_connection import ANSWER, ASK, HERE, KNOCK, Fields, SiteConnection, told_of
 from colonnade.flare.submit import Submission
 from colonnade.runtime.remote.packet import read_packet, write_packet
 from colonnade.runtime.remote.request_server import refused, refused_request
@@ -42,13 +42,13 @@ needs_flare = pytest.mark.skipif(find_spec("nvflare") is None, reason="nvflare i
 
 
 class Post:
-    """Carries messages between a listener and doors in threads; ``loses`` says which never arrive."""
+    """Carries messages between a listener and connections in threads; ``loses`` says which never arrive."""
 
-    def __init__(self, **doors: Door) -> None:
-        self.doors, self.loses = doors, lambda site, topic: False
+    def __init__(self, **connections: SiteConnection) -> None:
+        self.connections, self.loses = connections, lambda site, topic: False
         self.seen: list[tuple[str, str, Fields]] = []
         self.stopped = Event()
-        self.listener = FlareListener(list(doors), self.fire, self.stopped.is_set)
+        self.listener = FlareListener(list(connections), self.fire, self.stopped.is_set)
 
     def fire(self, site: str, topic: str, fields: Fields) -> None:
         self.seen.append((site, topic, fields))
@@ -56,8 +56,8 @@ class Post:
             Thread(target=self.carry, args=(site, topic, fields), daemon=True).start()
 
     def carry(self, site: str, topic: str, fields: Fields) -> None:
-        door, back = self.doors[site], HERE if topic == KNOCK else ANSWER
-        answer = door.knocked(fields) if topic == KNOCK else door.asked(fields)
+        connection, back = self.connections[site], HERE if topic == KNOCK else ANSWER
+        answer = connection.knocked(fields) if topic == KNOCK else connection.asked(fields)
         if answer is not None and not self.loses(site, back):
             self.listener.heard(back, answer)
 
@@ -79,8 +79,8 @@ def once(topic: str) -> Callable[[str, str], bool]:
     return loses
 
 
-def test_a_letter_and_its_answer() -> None:
-    post = Post(bank=Door(lambda raw: b"bank " + raw), shop=Door(lambda raw: b"shop " + raw))
+def test_a_request_and_its_answer() -> None:
+    post = Post(bank=SiteConnection(lambda raw: b"bank " + raw), shop=SiteConnection(lambda raw: b"shop " + raw))
     for name in ("bank", "shop"):
         number = post.listener.wait(name, 5.0)
         assert number == post.listener.connection(name) == 1
@@ -89,13 +89,13 @@ def test_a_letter_and_its_answer() -> None:
 
 
 @pytest.mark.parametrize("lost", [ASK, ANSWER])
-def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None:
+def test_a_lost_request_breaks_the_connection_and_the_next_one_works(lost: str) -> None:
     served: list[bytes] = []
-    post = Post(shop=Door(lambda raw: served.append(raw) or raw))
+    post = Post(shop=SiteConnection(lambda raw: served.append(raw) or raw))
     number = post.listener.wait("shop", 5.0)
     post.loses = once(lost)
     post.listener.send("shop", number, b"one")
-    with pytest.raises(Broken, match="the link to 'shop' broke: a letter was lost on its way"):
+    with pytest.raises(Broken, match="the connection to 'shop' broke: a request was lost on its way"):
         post.listener.receive("shop", number, 30.0)
     assert len(served) == (lost == ANSWER)
     again = post.listener.wait("shop", 5.0, after=number)
@@ -105,14 +105,14 @@ def test_a_lost_letter_breaks_the_link_and_the_next_one_works(lost: str) -> None
 
 
 def test_knocks_that_are_lost_are_repeated() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     post.loses = once(KNOCK)
     assert post.listener.wait("shop", 5.0) == 1
 
 
 def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None:
     go_on = Event()
-    post = Post(shop=Door(lambda raw: raw if go_on.wait(10) else b""))
+    post = Post(shop=SiteConnection(lambda raw: raw if go_on.wait(10) else b""))
     number = post.listener.wait("shop", 5.0)
     post.listener.send("shop", number, b"slow")
     with pytest.raises(AwayError, match="'shop' sent nothing for 1 s"):  # longer than SILENT, so it was not given up
@@ -121,24 +121,24 @@ def test_a_slow_site_is_waited_for_as_long_as_it_says_that_it_is_there() -> None
     assert post.listener.receive("shop", number, 5.0) == b"slow"
 
 
-def test_a_silent_site_is_away_long_before_the_deadline() -> None:
-    post = Post(shop=Door(bytes))
+def test_a_silent_site_is_absent_long_before_the_deadline() -> None:
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: True
     post.listener.send("shop", number, b"?")
     began = time.monotonic()
     with pytest.raises(AwayError, match="'shop' has not answered FLARE for") as caught:
         post.listener.receive("shop", number, 60.0)
-    post.listener.hang_up("shop", "away")
+    post.listener.hang_up("shop", "absent")
     with pytest.raises(AwayError, match="start its site again"):
         post.listener.wait("shop", 60.0, after=number)
     assert caught.value.party == "shop" and time.monotonic() - began < 20
 
 
 def test_another_process_at_a_site_is_another_connection() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     first = post.listener.wait("shop", 5.0)
-    post.doors["shop"] = Door(bytes)
+    post.connections["shop"] = SiteConnection(bytes)
     post.listener.send("shop", first, b"?")  # the new process does not know the key
     with pytest.raises(Broken, match="another process of it took its place"):
         post.listener.receive("shop", first, 30.0)
@@ -149,7 +149,7 @@ def test_another_process_at_a_site_is_another_connection() -> None:
 
 def test_nobody_speaks_for_a_site_without_what_it_was_told() -> None:
     """FLARE lets any site send in another's name; the owner takes only what answers its own fresh numbers."""
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: topic in (ASK, KNOCK)
     post.listener.send("shop", number, b"?")
@@ -164,26 +164,26 @@ def test_nobody_speaks_for_a_site_without_what_it_was_told() -> None:
 
 def test_a_site_answers_only_who_knows_its_key() -> None:
     served: list[bytes] = []
-    door = Door(lambda raw: served.append(raw) or raw)
-    key = door.knocked({"nonce": b"n"})["key"]
-    assert door.asked({"nonce": b"n", "key": bytes(16), "letter": b"x"}) is None
-    assert door.asked({"nonce": b"n", "letter": b"x"}) is None
+    connection = SiteConnection(lambda raw: served.append(raw) or raw)
+    key = connection.knocked({"nonce": b"n"})["key"]
+    assert connection.asked({"nonce": b"n", "key": bytes(16), "letter": b"x"}) is None
+    assert connection.asked({"nonce": b"n", "letter": b"x"}) is None
     assert served == []
-    assert door.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
+    assert connection.asked({"nonce": b"n", "key": key, "letter": b"x"}) == {"nonce": b"n", "letter": b"x"}
 
 
-def test_a_site_that_is_stopped_is_away_and_refuses_nothing() -> None:
+def test_a_site_that_is_stopped_is_absent_and_refuses_nothing() -> None:
     """FLARE ends a job's process in peace when its service is stopped; the job must go on when it is back."""
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
-    post.doors["shop"].close()
+    post.connections["shop"].close()
     post.listener.send("shop", number, b"?")
     with pytest.raises(AwayError, match="'shop' has not answered FLARE"):
         post.listener.receive("shop", number, 60.0)
 
 
 def test_a_job_that_flare_ends_is_left_at_once() -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.stopped.set()
     with pytest.raises(LinkError, match="FLARE ended the job"):
@@ -192,17 +192,17 @@ def test_a_job_that_flare_ends_is_left_at_once() -> None:
         post.listener.wait("shop", 60.0, after=number)
 
 
-def test_there_is_no_link_to_strangers() -> None:
-    post = Post(shop=Door(bytes))
+def test_there_is_no_connection_to_strangers() -> None:
+    post = Post(shop=SiteConnection(bytes))
     with pytest.raises(LinkError, match="no site 'mill' in this job; there are shop"):
         post.listener.connection("mill")
 
 
 @pytest.mark.parametrize("error", [ConfigError("'shop' has no rows; add some."), ValueError("no number: 'Ms Smith'")])
-def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> None:
-    letter = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
-    told = refused(letter.frames[0], "shop")
-    assert letter.sender == "shop"
+def test_whatever_goes_wrong_at_a_site_is_told_in_a_reply(error: Exception) -> None:
+    packet = read_packet(refused_request(write_packet(word_packet("hello", {})), "shop", told_of(error, "shop")))
+    told = refused(packet.frames[0], "shop")
+    assert packet.sender == "shop"
     if isinstance(error, ColonnadeError):
         assert (type(told), str(told)) == (type(error), str(error))
     else:  # its words may hold a value of a row
@@ -210,8 +210,8 @@ def test_whatever_goes_wrong_at_a_site_is_told_in_a_letter(error: Exception) -> 
         assert "Smith" not in str(told)
 
 
-def test_an_answer_without_a_letter_is_no_letter() -> None:
-    post = Post(shop=Door(bytes))
+def test_an_empty_answer_is_no_reply() -> None:
+    post = Post(shop=SiteConnection(bytes))
     number = post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: topic == ASK
     post.listener.send("shop", number, b"?")
@@ -220,7 +220,7 @@ def test_an_answer_without_a_letter_is_no_letter() -> None:
 
 
 def test_a_site_that_is_given_up_early_is_not_said_to_have_had_the_whole_deadline(tmp_path: Path) -> None:
-    post = Post(shop=Door(bytes))
+    post = Post(shop=SiteConnection(bytes))
     post.listener.wait("shop", 5.0)
     post.loses = lambda site, topic: True
     audit, status = (
@@ -241,9 +241,9 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
         raise ValueError("no number: 'Ms Smith'")
 
     job(tmp_path)
-    paper = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
+    side_file = read_party_file(tmp_path / "shop" / "party.toml", tls=False)
     site, request = Site(), write_packet(word_packet("hello", {}))
-    site._name, site._party = "shop", PartyProcess(paper, tmp_path / "states")
+    site._name, site._party = "shop", PartyProcess(side_file, tmp_path / "states")
     site._party.answer = fail
     noted: list[tuple[bytes, bytes]] = []
     site._party.session.note = lambda _, *both: noted.append(both)
@@ -251,11 +251,11 @@ def test_what_a_site_refuses_is_in_its_audit_log(tmp_path: Path, caplog: pytest.
     assert noted == [(request, reply)]
     assert [record.levelname for record in caplog.records] == ["WARNING"]  # FLARE sends errors to the server
     site.handle_event("_end_run", None)
-    key = site._door._key
-    assert site._door.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
+    key = site._connection._key
+    assert site._connection.asked({"nonce": b"n", "key": key, "letter": request}) is None  # its log is closed
 
 
-# Papers without certificates
+# Job and party files without certificates
 
 
 def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ def test_on_flare_nobody_needs_a_certificate_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "shop" / "p.toml").write_text(
         '[party]\nname = "shop"\nfiles = "a.csv"\nid = "id"\n[owner]\nkey = "../owner/identity.pub"\n'
     )
-    paper = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
-    assert paper.party.name == "shop"
+    side_file = read_party_file(tmp_path / "shop" / "p.toml", tls=False)
+    assert side_file.party.name == "shop"
     with pytest.raises(ConfigError, match="without its certificates"):
-        _ = paper.keys.credentials
+        _ = side_file.keys.credentials
     with pytest.raises(ConfigError, match="no address"):
         read_party_file(tmp_path / "shop" / "p.toml")
     (tmp_path / "owner" / "job.toml").write_text(
@@ -336,17 +336,17 @@ def follow(
 
 
 def test_a_job_that_a_fault_ended_is_cloned_until_it_is_finished(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, away, Outcome("running", 20), None, Outcome("finished", 20, result={"rounds": 30}))
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, absent, Outcome("running", 20), None, Outcome("finished", 20, result={"rounds": 30}))
     assert follow(server, tmp_path).result == {"rounds": 30}
     assert server.cloned == 3
     assert (tmp_path / "results" / "history.csv").read_text() == "3"
 
 
 def test_a_job_that_never_comes_further_is_given_up(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, *[away] * 9)
-    with pytest.raises(AwayError, match="'shop' is away") as caught:
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, *[absent] * 9)
+    with pytest.raises(AwayError, match="'shop' is absent") as caught:
         follow(server, tmp_path)
     assert caught.value.party == "shop" and server.cloned == submitting.TRIES
 
@@ -401,8 +401,8 @@ def test_a_site_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_dead_site_that_the_server_still_lists_is_waited_for(tmp_path: Path) -> None:
-    away = stopped_by(AwayError("'shop' is away.", "shop"), 10)
-    server = FakeServer(tmp_path, away, Outcome("finished", 10))
+    absent = stopped_by(AwayError("'shop' is absent.", "shop"), 10)
+    server = FakeServer(tmp_path, absent, Outcome("finished", 10))
     server.get_connected_client_list = lambda: [type("Client", (), {"name": "shop", "last_connect_time": 1.0})]
     with pytest.raises(AwayError, match="no site 'shop'"):
         follow(server, tmp_path, deadline=0.05)

@@ -30,7 +30,7 @@ TRAIN = {"rounds": 5, "batch": 64, "seed": 3, "valid": 0.1, "evaluate_every": 2}
 
 @pytest.fixture(scope="module")
 def organisations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Poc, Any]]:
-    """The folder of everybody's papers, their FLARE, and a session of its admin."""
+    """The folder of everybody's job and party files, their FLARE, and a session of its admin."""
     folder = tmp_path_factory.mktemp("flare")
     columns, labels = load_digits(return_X_y=True)
     flare.write_parties(folder, columns[:ROWS], labels[:ROWS], runs=1000)
@@ -55,8 +55,8 @@ def test_every_method_on_flare(job: str, organisations: tuple[Path, Poc, Any]) -
     (folder, poc, server), case = organisations, CASES[job]
     flare.write_job(folder, job, words_of(case), deadline=DEADLINE, columns=case.owner == "first")
     poc.place(SERVER, folder / "owner" / f"{job}.toml")
-    paper = read_owner_file(folder / "owner" / f"{job}.toml", tls=False)
-    assert paper.job.method == case.method
-    submission = Submission(server, list(paper.others), DEADLINE, print)
-    submission.follow(export(paper, folder / "jobs"), folder / f"results-{job}")
+    side_file = read_owner_file(folder / "owner" / f"{job}.toml", tls=False)
+    assert side_file.job.method == case.method
+    submission = Submission(server, list(side_file.others), DEADLINE, print)
+    submission.follow(export(side_file, folder / "jobs"), folder / f"results-{job}")
     assert flare.report(poc, folder, job) == "history equal, ledger equal, parameters equal"

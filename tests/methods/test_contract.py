@@ -71,6 +71,8 @@ CASES = [
     Case(cn.APFed(), owner="first"),
     Case(cn.APFed(loss="contrastive", projection=8, dropout=0.5, contribution_every=2), owner="first"),
     Case(cn.APFed(losses=("contrastive", "contrastive", "reconstruction"), weights=(0.5, 2.0, 0.1)), owner="first"),
+    Case(cn.LASER()),
+    Case(cn.LASER(), owner="first"),
     Case(cn.TVFL(), owner="first"),
     Case(cn.TVFL(fill="random"), owner="first"),
     Case(cn.TVFL(fill="none"), owner="first"),
@@ -168,13 +170,13 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
 
 
 def check_same_apart(apart: cn.Run, loop: cn.Run) -> None:
-    """Parties behind letters come to the same, bit for bit."""
+    """Parties behind requests come to the same, bit for bit."""
     assert apart.ledger.to_json() == loop.ledger.to_json()
     assert without_time(apart.history) == without_time(loop.history)
     expected, found = everything(loop), everything_apart(apart)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        assert torch.equal(found[name], value), f"letters changed {name}"
+        assert torch.equal(found[name], value), f"requests changed {name}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

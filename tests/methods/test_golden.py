@@ -133,6 +133,26 @@ def test_vafl_is_one_step_of_the_joint_network(world: Callable[..., World], lear
     torch.testing.assert_close(found["owner/alpha/value"], expected, **CLOSE)
 
 
+def test_laser_is_one_step_on_the_mean_over_sets_of_parties(world: Callable[..., World]) -> None:
+    w = world(cn.LASER(embedding=E, hidden=6, lr=LR, decay=DECAY))
+    nets = [w.weights(k) for k in range(3)]
+    top = {n: w.owner(f"top/{n}") for n in ("0.weight", "0.bias", "2.weight", "2.bias")}
+    h = torch.stack([embed(net, x) for net, x in zip(nets, w.x, strict=True)])
+    order = torch.rand(3, ROWS, generator=w.run.owner.randomness.generator("sets", 0)).argsort(0)
+    total = torch.zeros(())
+    for row, (size, sets) in itertools.product(range(ROWS), [(1, 3), (2, 3), (3, 1)]):  # seven sets of three parties
+        mean = h[order[:size, row], row].mean(0)
+        scores = F.relu(mean @ top["0.weight"].T + top["0.bias"]) @ top["2.weight"].T + top["2.bias"]
+        total = total + sets / 7 * F.cross_entropy(scores, w.y[row]) / ROWS
+    slopes = joint_step(w, nets, total, list(top.values()))
+    sgd(top, tuple(slopes))
+    found = w.after()
+    for k, net in enumerate(nets):
+        check(found, k, net)
+    for name, value in top.items():
+        torch.testing.assert_close(found[f"owner/top/{name}"], value.detach(), **CLOSE)
+
+
 def test_fdml_is_one_step_on_the_sum_of_logits(world: Callable[..., World]) -> None:
     w = world(cn.FDML(embedding=E, lr=LR, decay=DECAY))
     nets = [w.weights(k) for k in range(3)]

@@ -1,4 +1,4 @@
-"""Parties that are away at prediction: every method under every policy gives an answer or one clear refusal."""
+"""Parties that are absent at prediction: every method under every policy gives an answer or one clear refusal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_drop_outs import CLASSES, ROWS, federation
 from torch import Tensor
 
 import colonnade as cn
@@ -22,19 +23,11 @@ from colonnade.runtime.plan import Plan
 from colonnade.wire.answer_memory import RECENT
 from colonnade.wire.owner_half import OwnerHalf
 
-ROWS, CLASSES = 60, 3
 POLICIES = ["refuse", "zero", "mean", "refit"]
 ALONE = {"local", "apfed", "tvfl"}
 REFITS = {"vimsgd", "vimadmm"}
 CASES: list[Method] = [cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
 CASES += [cn.VAFL(learn_weights=False), cn.FedBCD(combine="sum"), cn.TVFL(fill="none")]
-
-
-def federation(method: Method, parties: int = 4, seed: int = 0, owner: str = "") -> list[cn.Table]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(ROWS, 3 * parties)).astype(np.float32)
-    y = (x @ np.random.default_rng(9).normal(size=(3 * parties, CLASSES))).argmax(1)
-    return cn.split(x, y, parties, owner=owner or ("first" if method.needs_owner_columns else "labels"))
 
 
 def train(method: Method, **more: Any) -> cn.Run:
@@ -69,23 +62,23 @@ def test_every_method_answers_or_refuses_under_every_policy(method: Method, runt
     for policy in POLICIES:
         if not alone and policy == "refuse":
             with pytest.raises(
-                AwayError, match=rf"'{gone}' is away and {method.name} .*missing='zero', missing='mean'"
+                AwayError, match=rf"'{gone}' is absent and {method.name} .*missing='zero', missing='mean'"
             ):
-                run.predict(tables, away=[gone], missing=policy)
+                run.predict(tables, absent=[gone], missing=policy)
         elif not alone and policy == "refit" and method.name not in REFITS:
             with pytest.raises(ConfigError, match=rf"{method.name} .*cannot follow missing='refit': .*no head"):
-                run.predict(tables, away=[gone], missing=policy)
+                run.predict(tables, absent=[gone], missing=policy)
         else:
             before = dict(run.ledger.by_party)
-            found = run.predict(tables, away=[gone], missing=policy)
-            assert run.ledger.by_party.get(gone) == before.get(gone), "a byte went to or from a party that is away"
+            found = run.predict(tables, absent=[gone], missing=policy)
+            assert run.ledger.by_party.get(gone) == before.get(gone), "a byte went to or from a party that is absent"
             assert found.shape == (ROWS, CLASSES) and bool(torch.isfinite(found).all())
-            assert torch.equal(found, run.predict(scrambled(tables, gone), away=[gone], missing=policy))
+            assert torch.equal(found, run.predict(scrambled(tables, gone), absent=[gone], missing=policy))
             assert torch.equal(found, run.predict(without(tables, gone), missing=policy))
             assert torch.equal(found, full) == alone
             assert run.took_part == [name for name in run.parties.names[: 1 if alone else None] if name != gone]
             accuracy = float((found.argmax(1) == tables[0].labels).float().mean())
-            assert run.evaluate(tables, away=gone, missing=policy)["accuracy"] == pytest.approx(accuracy)
+            assert run.evaluate(tables, absent=gone, missing=policy)["accuracy"] == pytest.approx(accuracy)
     assert [site.members for site in run.parties.backend.grouping.groups] == groups, "fused groups stay whole"
     for side, own in run.model.states().items():
         assert all(torch.equal(value, state[side][name]) for name, value in own.items()), (
@@ -123,7 +116,7 @@ def test_zero_and_mean_equal_a_hand_computation(method: Method, policy: str, run
     total = (
         sum(o) if method.name == "fdml" else run.owner.top(sum(a * h for a, h in zip(run.owner.alpha, o, strict=True)))
     )
-    found = run.predict(tables, away=[run.parties.names[1]], missing=policy)
+    found = run.predict(tables, absent=[run.parties.names[1]], missing=policy)
     torch.testing.assert_close(found, torch.softmax(total.detach(), -1), rtol=1e-4, atol=1e-5)
 
 
@@ -134,44 +127,44 @@ def untrained(method: Method, runtime: str) -> cn.Run:
     return cn.Run(tables, Plan(method, settings, (cn.MLP((5,)),) * parties, (method.party_optimizer,) * parties))
 
 
-def test_two_may_be_away_at_once_and_the_owners_columns_never() -> None:
+def test_two_may_be_absent_at_once_and_the_owners_columns_never() -> None:
     method = cn.FDML()
     run, tables = train(method, tables=federation(method, owner="first")), federation(method, seed=1, owner="first")
     own, first, second, third = run.parties.names
-    run.predict(without(tables, first), away=[third], missing="zero")
+    run.predict(without(tables, first), absent=[third], missing="zero")
     assert run.took_part == [own, second]
     with pytest.raises(TableError, match=f"'{own}' is the owner's own"):
-        run.predict(tables, away=[own], missing="zero")
+        run.predict(tables, absent=[own], missing="zero")
 
 
 @pytest.mark.parametrize("method", CASES, ids=case_id)
-def test_all_away_is_refused_unless_the_owner_predicts_alone(method: Method) -> None:
+def test_all_absent_is_refused_unless_the_owner_predicts_alone(method: Method) -> None:
     run, tables = train(method, rounds=1), federation(method, seed=1)
     others = run.parties.names[1:] if run.parties.home else run.parties.names
     if method.predicts_alone:
-        assert torch.equal(run.predict(tables, away=others), run.predict(tables))
+        assert torch.equal(run.predict(tables, absent=others), run.predict(tables))
         assert torch.equal(run.predict(tables[:1]), run.predict(tables))
     else:
-        with pytest.raises(AwayError, match="all parties are away"):
-            run.predict(tables, away=others, missing="zero")
+        with pytest.raises(AwayError, match="all parties are absent"):
+            run.predict(tables, absent=others, missing="zero")
 
 
 def test_odd_requests_are_refused_in_one_sentence(tmp_path: Path) -> None:
     method = cn.VAFL()
     run, tables = train(method), federation(method, seed=1)
-    with pytest.raises(ConfigError, match="unknown policy for missing parties 'zeros'; did you mean 'zero'"):
+    with pytest.raises(ConfigError, match="unknown policy for absent parties 'zeros'; did you mean 'zero'"):
         run.predict(tables, missing="zeros")
     with pytest.raises(ConfigError, match="unknown policy"):
         train(method, missing="guess")
     with pytest.raises(ConfigError, match="cannot follow missing='refit'"):
         train(method, missing="refit")
     with pytest.raises(ConfigError, match="unknown party 'party 9'"):
-        run.predict(tables, away=["party 9"], missing="zero")
-    with pytest.raises(TableError, match=r"is away, but the model was trained on .*missing='zero', missing='mean'"):
+        run.predict(tables, absent=["party 9"], missing="zero")
+    with pytest.raises(TableError, match=r"is absent, but the model was trained on .*missing='zero', missing='mean'"):
         run.predict(without(tables, run.parties.names[1]))
     with pytest.raises(TableError, match="the parties have names"):
         run.predict([tables[0], *tables[:0:-1]], missing="zero")
-    assert run.parties.presence.absence.away == frozenset()
+    assert run.parties.presence.absence.absent == frozenset()
 
 
 def test_the_policy_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
@@ -180,7 +173,7 @@ def test_the_policy_of_a_run_is_kept_in_its_folder(tmp_path: Path) -> None:
     gone = run.parties.names[1]
     again = cn.resume(tmp_path / "run", federation(method), train=False)
     assert again.settings.missing == "mean"
-    assert torch.equal(again.predict(tables, away=[gone]), run.predict(tables, away=[gone], missing="mean"))
+    assert torch.equal(again.predict(tables, absent=[gone]), run.predict(tables, absent=[gone], missing="mean"))
 
 
 def test_refitting_survives_a_resume(tmp_path: Path) -> None:
@@ -188,9 +181,9 @@ def test_refitting_survives_a_resume(tmp_path: Path) -> None:
     run, tables = train(method, missing="refit", folder=tmp_path / "run"), federation(method, seed=1)
     gone = run.parties.names[1]
     again = cn.resume(tmp_path / "run", federation(method), train=False)
-    found = run.predict(tables, away=[gone])
-    assert torch.equal(again.predict(tables, away=[gone]), found)
-    assert not torch.equal(run.predict(tables, away=[gone], missing="zero"), found)
+    found = run.predict(tables, absent=[gone])
+    assert torch.equal(again.predict(tables, absent=[gone]), found)
+    assert not torch.equal(run.predict(tables, absent=[gone], missing="zero"), found)
 
 
 def test_a_folder_of_before_there_were_policies_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +207,7 @@ def test_a_folder_of_before_there_were_policies_is_resumed(tmp_path: Path, monke
         train(method, folder=folder)
     run = cn.resume(folder, federation(method), train=False)
     with pytest.raises(AwayError, match="knows no mean"):
-        run.predict(federation(method, seed=1), away=[run.parties.names[1]], missing="mean")
+        run.predict(federation(method, seed=1), absent=[run.parties.names[1]], missing="mean")
     cn.resume(folder, federation(method), rounds=8)
     assert cn.resume(folder, federation(method), train=False).round == 8
 
@@ -224,27 +217,27 @@ def test_a_blinded_sum_goes_on_without_a_party_only_if_it_can_be_recovered() -> 
     run = train(method, tables=federation(method, parties=6), seal=cn.Blind(ring=64))
     gone = run.parties.names[1]
     with pytest.raises(ConfigError, match=r"cannot follow missing='zero': .*recover=True.*no other policy"):
-        run.predict(tables, away=[gone], missing="zero")
+        run.predict(tables, absent=[gone], missing="zero")
     with pytest.raises(AwayError, match="no other policy"):
-        run.predict(tables, away=[gone])
+        run.predict(tables, absent=[gone])
     blind = cn.Blind(ring=64, recover=True)
     sealed, plain = (train(method, tables=federation(method, parties=6), seal=seal) for seal in (blind, None))
     with pytest.raises(ConfigError, match="knows no party's mean; it can follow missing='zero'"):
-        sealed.predict(tables, away=[gone], missing="mean")
-    found = sealed.predict(tables, away=[gone], missing="zero")
-    torch.testing.assert_close(found, plain.predict(tables, away=[gone], missing="zero"), rtol=1e-3, atol=1e-4)
+        sealed.predict(tables, absent=[gone], missing="mean")
+    found = sealed.predict(tables, absent=[gone], missing="zero")
+    torch.testing.assert_close(found, plain.predict(tables, absent=[gone], missing="zero"), rtol=1e-3, atol=1e-4)
     assert sealed.took_part == [name for name in sealed.parties.names if name != gone]
     fresh = federation(method, parties=6, seed=2)
     with pytest.raises(SealError, match="5 are needed"):  # more than two thirds must answer
-        sealed.predict(fresh, away=sealed.parties.names[:3], missing="zero")
+        sealed.predict(fresh, absent=sealed.parties.names[:3], missing="zero")
 
 
-def test_noise_of_a_party_that_is_away_costs_nothing() -> None:
+def test_noise_of_a_party_that_is_absent_costs_nothing() -> None:
     method = cn.VAFL()
     run = train(method, seal=cn.Noise(epsilon=50.0), rounds=2)
     tables, gone = federation(method, seed=1), run.parties.names[1]
     before = run.privacy[gone]
-    run.predict(tables, away=[gone], missing="zero")
+    run.predict(tables, absent=[gone], missing="zero")
     assert run.privacy[gone] == before
 
 
@@ -254,7 +247,7 @@ def test_nothing_is_kept_of_answers_where_a_prediction_asks_nobody() -> None:
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str) -> None:
-    """Party 3 is away for one step of these rounds."""
+    """Party 3 is absent for one step of these rounds."""
     carry = OwnerHalf.count
 
     def carried(self: OwnerHalf, fields: Any, sender: str, receiver: str, what: str, turn: cn.Turn, *rest: Any) -> Any:
@@ -267,7 +260,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, rounds: set[int], step: str) -> None:
 
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
 @pytest.mark.parametrize(("method", "step"), [(cn.VAFL(), "embed"), (cn.VAFL(), "follow"), (cn.VIMADMM(), "fit")])
-def test_a_round_that_somebody_is_away_in_can_be_skipped(
+def test_a_round_that_somebody_is_absent_in_can_be_skipped(
     method: Method, step: str, runtime: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: dict[int, dict[str, dict[str, Tensor]]] = {}
@@ -278,7 +271,7 @@ def test_a_round_that_somebody_is_away_in_can_be_skipped(
     def look(run: cn.Run) -> None:
         seen[run.round] = run.model.states()
 
-    more = {"runtime": runtime, "when_away": "skip", "evaluate_every": 2}
+    more = {"runtime": runtime, "when_absent": "skip", "evaluate_every": 2}
     run = train(method, on_round=look, **more)
     assert run.skipped == 2 and run.round == 6
     assert [row["skipped"] for row in run.history] == [0, 2, 2]
@@ -303,9 +296,9 @@ def test_a_round_that_somebody_is_away_in_can_be_skipped(
         assert all(torch.equal(value, seen[6][side][name]) for name, value in own.items())
 
 
-def test_an_unknown_choice_of_when_away_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown choice of when_away 'skipp'; did you mean 'skip'"):
-        train(cn.VAFL(), when_away="skipp")
+def test_an_unknown_choice_of_when_absent_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown choice of when_absent 'skipp'; did you mean 'skip'"):
+        train(cn.VAFL(), when_absent="skipp")
 
 
 def test_a_sum_is_not_opened_twice_over_different_parties() -> None:
@@ -313,7 +306,7 @@ def test_a_sum_is_not_opened_twice_over_different_parties() -> None:
     run = train(method, tables=federation(method, parties=6), seal=cn.Blind(ring=64, recover=True))
     run.predict(tables)
     with pytest.raises(SealError):
-        run.predict(tables, away=[run.parties.names[1]], missing="zero")
+        run.predict(tables, absent=[run.parties.names[1]], missing="zero")
 
 
 def test_no_part_of_the_same_people_is_summed_over_other_parties() -> None:
@@ -324,27 +317,27 @@ def test_no_part_of_the_same_people_is_summed_over_other_parties() -> None:
     with pytest.raises(
         SealError, match=r"of rows that were given to one over.*the difference would show single parties"
     ):
-        run.predict([table.take(some) for table in test], away=["party 2"], missing="zero")
+        run.predict([table.take(some) for table in test], absent=["party 2"], missing="zero")
     run.predict([table.take(some) for table in test])
     fresh = cn.train(train, "fdml", rounds=2, batch=128, seal=cn.Blind(recover=True))
     fresh.predict([table.take(others) for table in test])
-    fresh.predict([table.take(some) for table in test], away=["party 2"], missing="zero")
+    fresh.predict([table.take(some) for table in test], absent=["party 2"], missing="zero")
     assert "party 2" not in fresh.took_part
 
 
-def test_local_does_not_notice_who_is_away() -> None:
+def test_local_does_not_notice_who_is_absent() -> None:
     train, test = cn.load("digits", parties=4, owner="first")
-    run = cn.train(train, "local", rounds=3, when_away="without", away=lambda _: ["party 2"])
+    run = cn.train(train, "local", rounds=3, when_absent="without", absent=lambda _: ["party 2"])
     assert (run.without, set(run.missed.values()), run.took_part) == (0, {0}, ["owner"])
     run.predict(test)
     assert run.took_part == ["owner"]
 
 
-@pytest.mark.parametrize("away", [None, 3])
-def test_names_that_are_none(away: object) -> None:
+@pytest.mark.parametrize("absent", [None, 3])
+def test_names_that_are_none(absent: object) -> None:
     train, test = cn.load("digits", parties=4)
     run = cn.train(train, "fdml", rounds=1)
-    with pytest.raises(ConfigError, match="came for those who are away; give the names"):
-        run.predict(test, away=away)
-    with pytest.raises(ConfigError, match="3 came for those who are away"):
-        cn.train(train, "fdml", rounds=1, away=lambda _: 3)
+    with pytest.raises(ConfigError, match="came for those who are absent; give the names"):
+        run.predict(test, absent=absent)
+    with pytest.raises(ConfigError, match="3 came for those who are absent"):
+        cn.train(train, "fdml", rounds=1, absent=lambda _: 3)

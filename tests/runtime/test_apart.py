@@ -1,4 +1,4 @@
-"""Parties behind letters: with every seal, resumed, and faced with letters that are not the owner's."""
+"""Parties behind requests: with every seal, resumed, and faced with requests that are not the owner's."""
 
 import shutil
 from dataclasses import replace
@@ -36,7 +36,7 @@ def both(method: cn.Method, seal: Any, **more: Any) -> list[cn.Run]:
 
 
 @pytest.mark.parametrize("which", SEALS)
-def test_every_seal_behind_letters(which: str) -> None:
+def test_every_seal_behind_requests(which: str) -> None:
     loop, apart = both(*SEALS[which])
     check_same_apart(apart, loop)
     assert apart.privacy == loop.privacy
@@ -108,7 +108,7 @@ def test_what_to_do_about_a_damaged_state_of_a_party_is_told_step_by_step(tmp_pa
     assert without_time(resumed.history) == without_time(whole.history)
 
 
-# Letters that a party must refuse
+# Requests that a party must refuse
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def party() -> Any:
 
 def ask(party: Any, backend: Any, **changed: Any) -> str:
     """What a party answers to a step that differs from the next one in some way: a sentence, or nothing."""
-    letter = replace(stamp(backend, party), sequence=party._last[0] + 1)
-    letter = replace(letter, step="logits", purpose="evaluate", table="test")
-    reply = read_packet(party.serve(write_packet(replace(letter, **changed))))
+    packet = replace(stamp(backend, party), sequence=party._last[0] + 1)
+    packet = replace(packet, step="logits", purpose="evaluate", table="test")
+    reply = read_packet(party.serve(write_packet(replace(packet, **changed))))
     if reply.kind != "refusal":
         return ""
     return bytes(decode_fields(reply.frames[0])[0]["part1"].numpy()).decode()
@@ -134,7 +134,7 @@ def ask(party: Any, backend: Any, **changed: Any) -> str:
         ({"job": bytes(15) + b"x"}, "another job"),
         ({"session": bytes(15) + b"x"}, "another session"),
         ({"plan": bytes(15) + b"x"}, "another plan"),
-        ({"sender": "party 1"}, "a letter of 'party 1'"),
+        ({"sender": "party 1"}, "a request of 'party 1'"),
         ({"sequence": 1}, "comes again"),
         ({"sequence": 1000}, "leaves some out"),
         ({"step": "__init__"}, "unknown step"),
@@ -167,9 +167,9 @@ def test_a_message_of_another_shape_is_refused_by_the_party(party: Any) -> None:
 
 def test_a_request_that_comes_twice_is_answered_from_the_last_reply(party: Any) -> None:
     end, backend = party
-    letter = replace(stamp(backend, end), kind="keep", sequence=end._last[0] + 1)
-    first = end.serve(write_packet(letter))
-    assert end.serve(write_packet(letter)) == first
+    packet = replace(stamp(backend, end), kind="keep", sequence=end._last[0] + 1)
+    first = end.serve(write_packet(packet))
+    assert end.serve(write_packet(packet)) == first
     assert len(end.keeping.numbers) == int(decode_fields(read_packet(first).frames[0])[0]["kept"])
 
 
@@ -200,18 +200,18 @@ def test_the_owner_refuses_what_does_not_fit_before_it_learns_from_it(change: An
     assert all(torch.equal(value, top[name]) for name, value in run.owner.top.state_dict().items())
 
 
-def test_a_letter_is_read_as_it_was_written() -> None:
-    letter = Packet("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
-    raw = write_packet(letter)
+def test_a_request_is_read_as_it_was_written() -> None:
+    packet = Packet("sum", "owner", "fit", "train", "train", "owner", 3, 4, 5, 6, 7, 8, frames=(b"abc", b""))
+    raw = write_packet(packet)
     again = read_packet(raw)
-    assert replace(again, frames=tuple(map(bytes, again.frames))) == letter
-    assert len(raw) == letter.overhead + 3
+    assert replace(again, frames=tuple(map(bytes, again.frames))) == packet
+    assert len(raw) == packet.overhead + 3
     for cut in range(len(raw)):
         with pytest.raises(MessageError):
             read_packet(raw[:cut])
 
 
-def test_what_a_log_says_of_a_letter_is_read_without_opening_it() -> None:
+def test_what_a_log_says_of_a_request_is_read_without_opening_it() -> None:
     assert title(write_packet(Packet("sum", step="fit", round=3, frames=(b"abc",)))) == ("fit", 3)
     assert title(write_packet(Packet("keep", round=4))) == ("keep", 4)
     raw = write_packet(Packet("step", step="fit"))

@@ -1,4 +1,4 @@
-"""Several owners and parties behind letters: the loop's numbers and ledger, and letters of leaders who do not lead."""
+"""Several owners, and parties behind requests: the loop's numbers and ledger; requests of leaders who do not lead."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -90,15 +90,15 @@ def test_a_run_is_opened_without_its_tables(runtime: str, tmp_path: Path) -> Non
         assert torch.equal(again.predict(test, owner=name), run.predict(test, owner=name))
 
 
-def away(number: int) -> list[str]:
+def absent(number: int) -> list[str]:
     return ["party 2"] if number in (2, 5, 6) else []
 
 
 @pytest.mark.filterwarnings("ignore:classes")
-@pytest.mark.parametrize(("when_away", "missing"), [("skip", "refuse"), ("without", "zero"), ("without", "mean")])
+@pytest.mark.parametrize(("when_absent", "missing"), [("skip", "refuse"), ("without", "zero"), ("without", "mean")])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_goes_on_as_the_loop_does(method: str, when_away: str, missing: str) -> None:
-    how = {"when_away": when_away, "missing": missing, "away": away}
+def test_a_run_goes_on_as_the_loop_does(method: str, when_absent: str, missing: str) -> None:
+    how = {"when_absent": when_absent, "missing": missing, "absent": absent}
     apart, loop = (train(method, runtime, **how) for runtime in ("apart", "loop"))
     assert (apart.skipped, apart.without, apart.missed) == (loop.skipped, loop.without, loop.missed)
     assert apart.missed["party 2"] > 0
@@ -106,8 +106,8 @@ def test_a_run_goes_on_as_the_loop_does(method: str, when_away: str, missing: st
 
 
 def test_a_run_that_waits_ends_if_nobody_comes() -> None:
-    with pytest.raises(AwayError, match="'party 2' is away in round 2"):
-        train("multivfl", "apart", "by size", away=away)
+    with pytest.raises(AwayError, match="'party 2' is absent in round 2"):
+        train("multivfl", "apart", "by size", absent=absent)
 
 
 def test_every_frame_is_one_that_the_ledger_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,10 +117,10 @@ def test_every_frame_is_one_that_the_ledger_counts(monkeypatch: pytest.MonkeyPat
 
     def spy(self: DirectTransport, party: str, request: bytes) -> None:
         post(self, party, request)
-        letter = read_packet(request)
-        letters = [letter, read_packet(self._replies[party])]
-        letters += [read_packet(letter.before)] if len(letter.before) else []
-        for one in letters:
+        packet = read_packet(request)
+        packets = [packet, read_packet(self._replies[party])]
+        packets += [read_packet(packet.before)] if len(packet.before) else []
+        for one in packets:
             for frame in one.frames if one.step and one.purpose == "train" else ():
                 ends = (one.leader, party) if one.sender == "owner" else (party, one.leader)
                 assert decode_fields(frame)[1].sender == ends[0]
@@ -132,7 +132,7 @@ def test_every_frame_is_one_that_the_ledger_counts(monkeypatch: pytest.MonkeyPat
     assert counted == {(line.sender, line.receiver): line.total for line in lines} and len(counted) == 24
 
 
-# Letters that a party must refuse
+# Requests that a party must refuse
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +144,9 @@ def ask(backend: Any, step: str = "embed", by: str = "", fields: Any = None, **a
     """What party 2 says to a step, with a message ``by`` somebody: a sentence, or nothing if it answers."""
     party = backend.transport.parties["party 2"]
     due = replace(stamp(backend, party), sequence=party._last[0] + 1)
-    letter = replace(due, **{"step": step, "purpose": "train", "table": "train", **about})
-    frames = (encode(fields, Envelope(step, by or letter.leader, letter.round)),) if fields else ()
-    reply = read_packet(party.serve(write_packet(replace(letter, frames=frames))))
+    packet = replace(due, **{"step": step, "purpose": "train", "table": "train", **about})
+    frames = (encode(fields, Envelope(step, by or packet.leader, packet.round)),) if fields else ()
+    reply = read_packet(party.serve(write_packet(replace(packet, frames=frames))))
     return str(refused(reply.frames[0], "party 2")) if reply.kind == "refusal" else ""
 
 
@@ -163,7 +163,7 @@ ASIDE = {"step": "", "purpose": "", "turn": 0}
         ),
         ({"leader": "party 2"}, "for 'party 2' came to 'party 2'"),
         ({"leader": ""}, "for '' came to 'party 2'"),
-        ({"leader": "owner 1", "sender": "owner 1"}, "a letter of 'owner 1' for 'owner 1'"),
+        ({"leader": "owner 1", "sender": "owner 1"}, "a request of 'owner 1' for 'owner 1'"),
         ({"leader": "owner"}, "step 'embed' came to 'party 2' for 'owner'; owner 1 or owner 2 or owner 3 may ask it"),
         ({"leader": "owner", "purpose": "evaluate"}, "may ask it"),
         ({"leader": "owner", "purpose": "evaluate", "step": "settle"}, "belongs to training alone"),
@@ -172,7 +172,7 @@ ASIDE = {"step": "", "purpose": "", "turn": 0}
         ({"leader": "owner", **ASIDE, "kind": "place"}, ""),
     ],
 )
-def test_a_letter_for_somebody_who_does_not_lead_is_refused(parties: Any, about: dict[str, Any], said: str) -> None:
+def test_a_request_for_somebody_who_does_not_lead_is_refused(parties: Any, about: dict[str, Any], said: str) -> None:
     party = parties.transport.parties["party 2"]
     before = party.states()
     found = ask(parties, **{"turn": 1000 + party._last[0], **about})
@@ -188,20 +188,20 @@ def test_a_turn_has_one_leader_and_its_messages_are_that_leaders(parties: Any) -
     said = ask(parties, "follow", leader="owner 2", turn=turn, fields=slope)
     assert f"turn {turn} came to 'party 2' for 'owner 2', and 'owner 1' leads it" in said
     said = ask(parties, "follow", leader="owner 2", turn=turn + 1, fields=slope, by="owner 1")
-    assert "a frame of 'owner 1', step 'follow', round 0 came in a letter of 'owner 2'" in said
+    assert "a frame of 'owner 1', step 'follow', round 0 came in a request of 'owner 2'" in said
     said = ask(parties, "settle", leader="owner", turn=turn)
     assert f"turn {turn} came to 'party 2' for 'owner', and 'owner 1' leads it" in said
     for one, leader in enumerate(["owner 2", "owner 1"]):  # both turns are still open, whoever comes first
         assert ask(parties, "follow", leader=leader, turn=turn + 1 - one, fields=slope) == ""
 
 
-def test_a_held_letter_for_another_leader_is_refused_with_the_next_one(parties: Any) -> None:
-    """Of two letters in one either both count or none."""
+def test_a_held_request_for_another_leader_is_refused_with_the_next_one(parties: Any) -> None:
+    """Of two requests in one either both count or none."""
     party = parties.transport.parties["party 2"]
     due, turn, before = party._last[0] + 1, 1000 + party._last[0], party.states()
-    letter = replace(stamp(parties, party), purpose="train", table="train", turn=turn)
-    held = write_packet(replace(letter, step="settle", leader="owner 4", sequence=due))
-    raw = write_packet(replace(letter, step="embed", leader="owner 1", sequence=due + 1, before=held))
+    packet = replace(stamp(parties, party), purpose="train", table="train", turn=turn)
+    held = write_packet(replace(packet, step="settle", leader="owner 4", sequence=due))
+    raw = write_packet(replace(packet, step="embed", leader="owner 1", sequence=due + 1, before=held))
     reply = read_packet(party.serve(raw))
     assert reply.kind == "refusal" and "for 'owner 4'" in str(refused(reply.frames[0], "party 2"))
     assert party._last[0] == due - 1

@@ -201,6 +201,8 @@ def test_a_job_has_a_section_for_it(tmp_path: Path) -> None:
 
 
 def test_a_simulated_drop_out_is_not_waited_for(tmp_path: Path) -> None:
-    """It would be away again after every return to the checkpoint, for ever."""
+    """It would be absent again after every return to the checkpoint, for ever."""
     with pytest.raises(AwayError, match="party 2"):
-        train(Case(cn.FDML()), "apart", folder=tmp_path / "run", away=lambda number: ["party 2"] if number == 5 else [])
+        train(
+            Case(cn.FDML()), "apart", folder=tmp_path / "run", absent=lambda number: ["party 2"] if number == 5 else []
+        )

@@ -1,6 +1,6 @@
-"""Letters that nobody should have written: a party refuses them, the owner raises one of our errors, nothing moves.
+"""Requests that nobody should have written: a party refuses them, the owner raises one of our errors, nothing moves.
 
-The mutations are those of ``benchmarks/hostile.py``, here drawn by hypothesis so that a failure shrinks. A letter whose
+The mutations are those of ``benchmarks/hostile.py``, drawn by hypothesis so that a failure shrinks. A request whose
 tensors merely hold other finite numbers is as good as the original: that it is the original is what TLS vouches for.
 """
 
@@ -121,7 +121,7 @@ def test_the_owner_raises_our_errors_only(runs: Any, data: Any, draw: random.Ran
 
 @lenient
 @given(st.binary(max_size=300))
-def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
+def test_bytes_are_a_request_or_a_message_error(raw: bytes) -> None:
     for read in (read_packet, decode_fields, lambda raw: refused(raw, "a")):
         try:
             read(raw)
@@ -132,11 +132,11 @@ def test_bytes_are_a_letter_or_a_message_error(raw: bytes) -> None:
 def test_other_finite_numbers_are_a_message_like_any_other() -> None:
     run = train(cn.SplitNN(), None)
     party = direct(run.parties).parties["party 2"]
-    letter = replace(stamp(run.parties.backend, party), purpose="train", table="train", turn=99)
-    asked = replace(letter, step="embed", sequence=party._last[0] + 1)
+    packet = replace(stamp(run.parties.backend, party), purpose="train", table="train", turn=99)
+    asked = replace(packet, step="embed", sequence=party._last[0] + 1)
     h = decode_fields(read_packet(party.serve(write_packet(asked))).frames[0])[0]["h"]
     frame = encode({"slope": torch.full_like(h, 0.5)}, Envelope("follow", "owner", 0))
-    told = replace(letter, step="follow", sequence=party._last[0] + 1, frames=(frame,))
+    told = replace(packet, step="follow", sequence=party._last[0] + 1, frames=(frame,))
     assert read_packet(party.serve(write_packet(told))).kind == "answer"
 
 
@@ -150,23 +150,23 @@ def last_party(method: cn.Method, seal: Any = None) -> tuple[Any, Any, cn.Run]:
 
 def tell(remote: Any, party: Any, kind: str, fields: dict[str, Tensor], **about: Any) -> str:
     """What a party says to a request of its owner with these tensors."""
-    letter = replace(stamp(remote.backend, party), kind=kind, sequence=party._last[0] + 1, **about)
-    frame = encode(fields, Envelope(letter.step or kind, "owner", letter.round))
-    reply = read_packet(party.serve(write_packet(replace(letter, frames=(frame,)))))
+    packet = replace(stamp(remote.backend, party), kind=kind, sequence=party._last[0] + 1, **about)
+    frame = encode(fields, Envelope(packet.step or kind, "owner", packet.round))
+    reply = read_packet(party.serve(write_packet(replace(packet, frames=(frame,)))))
     assert reply.kind == "refusal"
     return str(refused(reply.frames[0], party.name))
 
 
 @pytest.mark.parametrize("sequence", [0, 2**64 - 1])
-def test_a_foreign_letter_does_not_move_what_is_due(sequence: int) -> None:
+def test_a_foreign_request_does_not_move_what_is_due(sequence: int) -> None:
     remote, party, _ = last_party(cn.SplitNN())
     first = write_packet(
         replace(stamp(remote.backend, party), step="embed", purpose="train", table="train", turn=1, sequence=1)
     )
     foreign = replace(stamp(remote.backend, party), job=bytes(16), sequence=sequence)
     assert read_packet(party.serve(write_packet(foreign))).kind == "refusal"
-    assert read_packet(party.serve(first)).kind == "refusal", "letter 1 was replayed"
-    assert len(remote.states()) == 4, "the next letter is refused"
+    assert read_packet(party.serve(first)).kind == "refusal", "request 1 was replayed"
+    assert len(remote.states()) == 4, "the next request is refused"
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_what_cannot_be_read_is_refused_before_anything_moves(kind: str, fields:
 @pytest.mark.parametrize("bound", [torch.tensor(0.0), torch.tensor(-1.0), torch.ones(2), torch.tensor(1)])
 def test_a_scale_that_is_none_is_refused_and_not_kept(bound: Tensor) -> None:
     remote, party, _ = last_party(cn.FDML(), [cn.Blind(), cn.Bits(4)])
-    letter = replace(stamp(remote.backend, party), kind="sum", step="logits", purpose="train", table="train", serial=99)
+    packet = replace(stamp(remote.backend, party), kind="sum", step="logits", purpose="train", table="train", serial=99)
     frames = (b"", encode({"o.bound": bound}, Envelope("logits", "owner", 0)))
-    raw = write_packet(replace(letter, sequence=party._last[0] + 1, frames=frames))
+    raw = write_packet(replace(packet, sequence=party._last[0] + 1, frames=frames))
     assert read_packet(party.serve(raw)).kind == "refusal"
     assert party.ends[party.name].bounds == {}
 
@@ -219,27 +219,27 @@ def answered(change: Callable[[Any], Any], method: cn.Method, seal: Any = None) 
 
 
 def with_fields(fields: dict[str, Tensor]) -> Callable[[Any], Any]:
-    def change(letter: Any) -> Any:
-        frame = encode(fields, Envelope(letter.step or "blind", letter.sender, letter.round))
-        return replace(letter, frames=(frame,))
+    def change(packet: Any) -> Any:
+        frame = encode(fields, Envelope(packet.step or "blind", packet.sender, packet.round))
+        return replace(packet, frames=(frame,))
 
     return change
 
 
 def refusal(**fields: bytes) -> Callable[[Any], Any]:
     tensors = {name: torch.tensor(list(raw), dtype=torch.uint8) for name, raw in fields.items()}
-    return lambda letter: letter.reply("refusal", letter.sender, encode(tensors, Envelope("refusal", letter.sender, 0)))
+    return lambda packet: packet.reply("refusal", packet.sender, encode(tensors, Envelope("refusal", packet.sender, 0)))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda letter: replace(letter, frames=()),
-        lambda letter: replace(letter, kind="refusal", frames=()),
-        lambda letter: replace(letter, kind="refusal", frames=(b"",)),
-        lambda letter: replace(letter, kind="talk"),
-        lambda letter: replace(letter, round=letter.round + 1),
-        lambda letter: replace(letter, frames=letter.frames * 2 or (b"", b"")),
+        lambda packet: replace(packet, frames=()),
+        lambda packet: replace(packet, kind="refusal", frames=()),
+        lambda packet: replace(packet, kind="refusal", frames=(b"",)),
+        lambda packet: replace(packet, kind="talk"),
+        lambda packet: replace(packet, round=packet.round + 1),
+        lambda packet: replace(packet, frames=packet.frames * 2 or (b"", b"")),
         with_fields({}),
         refusal(part0=b"MessageError"),
         refusal(part0=b"MessageError", part1=b"x" * 5000),
@@ -256,7 +256,7 @@ def test_the_owner_takes_no_reply_that_is_none(change: Any) -> None:
 def test_a_step_without_a_reply_has_none() -> None:
     with pytest.raises(MessageError, match="answered step 'settle' of round 1 with a message"):
         answered(
-            lambda letter: letter if letter.frames else with_fields({"h": torch.zeros(1)})(letter),
+            lambda packet: packet if packet.frames else with_fields({"h": torch.zeros(1)})(packet),
             cn.MultiVFL(every=1),  # tells two things in a row, and waits until they were heard
         )
 
@@ -283,9 +283,9 @@ def test_a_refusal_cannot_write_on_a_terminal() -> None:
     assert str(refused(frame, "a")) == "'a' refused: ?[2J?no"
 
 
-@pytest.mark.parametrize("when_away", ["wait", "skip", "without"])
+@pytest.mark.parametrize("when_absent", ["wait", "skip", "without"])
 @pytest.mark.parametrize("kind", ["AwayError", "Broken", "UnreachableError"])
-def test_who_says_that_it_is_away_is_not(kind: str, when_away: str, tmp_path: Path) -> None:
+def test_who_says_that_it_is_absent_is_not(kind: str, when_absent: str, tmp_path: Path) -> None:
     """Else it would be waited for, as it is there, and asked again, without end; or rounds would be skipped for it."""
     asked = []
 
@@ -303,7 +303,7 @@ def test_who_says_that_it_is_away_is_not(kind: str, when_away: str, tmp_path: Pa
         party.serve = refuse
 
     tables = cn.split(torch.randn(40, 6).numpy(), torch.arange(40).numpy() % 2, 3)
-    how = {"rounds": 4, "batch": 10, "runtime": "apart", "evaluate_every": 1, "when_away": when_away}
+    how = {"rounds": 4, "batch": 10, "runtime": "apart", "evaluate_every": 1, "when_absent": when_absent}
     with pytest.raises(ColonnadeError, match="'party 3' refused: wait for me") as caught:
         cn.train(tables, "fdml", folder=tmp_path / "run", on_round=spoil, **how)
     assert not isinstance(caught.value, AwayError | LinkError) and asked

@@ -41,9 +41,9 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], ring: Ring) -> Codes:
     )
 
 
-def plain_sum(codes: Mapping[str, Codes], away: Mapping[str, str], ring: Ring) -> Codes:
+def plain_sum(codes: Mapping[str, Codes], absent: Mapping[str, str], ring: Ring) -> Codes:
     """Those count whose message came: they fell away after it, if at all."""
-    counted = [array for name, array in codes.items() if away.get(name, "sign") in ("sign", "reveal")]
+    counted = [array for name, array in codes.items() if absent.get(name, "sign") in ("sign", "reveal")]
     return ring.add(counted)
 
 
@@ -53,9 +53,9 @@ def one_round(session: Session, ticket: Ticket, rng: np.random.Generator) -> Non
     codes = {name: draw(rng, shape, ring) for name in parties}
     spare = len(parties) - threshold(len(parties))
     gone = rng.permutation(list(parties))[: rng.integers(spare + 1)].tolist()
-    away = {name: PHASES[rng.integers(len(PHASES))] for name in gone}
-    opened = run(parties, owner, codes, away)
-    assert opened.shape == shape and np.array_equal(opened, plain_sum(codes, away, ring))
+    absent = {name: PHASES[rng.integers(len(PHASES))] for name in gone}
+    opened = run(parties, owner, codes, absent)
+    assert opened.shape == shape and np.array_equal(opened, plain_sum(codes, absent, ring))
 
 
 @pytest.mark.parametrize("parties", [4, 5, 7])
@@ -430,12 +430,12 @@ def test_a_sum_recovered_without_somebody_is_not_opened_with_it() -> None:
     session, about = Session.of("abcd").join(), Subject("logits", "train", "train", "owner", 3, 0, (1, 2))
     books = {name: SumBook(name, b"job") for name in "abcd"}
 
-    def opened(session: Session, away: dict[str, str]) -> None:
+    def opened(session: Session, absent: dict[str, str]) -> None:
         member = session.members["a"]
         owner = RecoverOwner(member.manifest, member.roster, T, RING)
         agree = {name: partial(book.agree, about) for name, book in books.items()}
         ends = {name: RecoverParty(one, T, RING, agree=agree[name]) for name, one in session.members.items()}
-        run(ends, owner, {name: np.ones(2, np.uint32) for name in "abcd"}, away)
+        run(ends, owner, {name: np.ones(2, np.uint32) for name in "abcd"}, absent)
 
     opened(session, {"d": "mask"})
     with pytest.raises(SealError, match="for a sum over a, b, c, d of rows that were given to one over a, b, c"):

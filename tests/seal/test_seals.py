@@ -243,7 +243,7 @@ def test_a_party_with_other_seals_is_named(theirs: cn.Bits, why: str, monkeypatc
         train(J, [cn.Blind(), cn.Bits(4, scale=8.0)])
 
 
-# A party that is away
+# A party that is absent
 
 
 def away_for(monkeypatch: pytest.MonkeyPatch, times: int, step: str = "logits") -> list[str]:
@@ -376,7 +376,7 @@ def test_every_method_learns_from_soft_targets(name: str, seal: Any) -> None:
     assert run.evaluate(federation(run.method))["accuracy"] > 0.3
 
 
-# The front door
+# By cn.train and job files
 
 
 def test_seals_are_written_down(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from colonnade.errors import SealError
 from colonnade.seal.key_agreement import Membership, Ticket
 from colonnade.seal.masks import keystream
 from colonnade.seal.ring import Codes, FixedPoint, Ring
-from colonnade.seal.secure_sum import Masker, SetChange, SetChanges, SumLog, check_messages, total
+from colonnade.seal.secure_sum import Masker, SumLog, check_messages, total
 
 T = Ticket(0, 0, 0, "h")
 RARE = 1e-8  # of a chi-square by chance; some twenty of them per run stay below one in a million
@@ -225,89 +225,3 @@ def test_another_set_begins_with_another_round() -> None:
                 log_.begin(Ticket(round_, 0, 0, "h"), b"new", AB)
     log.begin(Ticket(3, 0, 0, "h"), b"restart", ("a", "b", "c"))  # a replay by the same parties is fine
     log.begin(Ticket(4, 0, 0, "h"), b"new", AB)
-
-
-# Set changes
-
-
-def test_a_change_that_all_signed_leads_to_a_new_agreement() -> None:
-    session = Session.of("abcd").join()
-    logs = {name: SetChanges() for name in "abc"}
-    sums = {name: SumLog() for name in "abc"}
-    codes, ring = np.ones(2, np.uint32), Ring(32)
-    for name in "abc":
-        Masker(session.members[name], sums[name]).mask(T, codes, ring)
-    signed = {name: logs[name].sign(session.members[name], ["d"]) for name in "abc"}
-    rest = Session(session.people, {n: logs[n].accept(session.members[n], ["d"], signed) for n in "abc"}).join()
-    assert rest.members["a"].names == ("a", "b", "c")
-    assert logs["a"].log == [SetChange(b"job", session.members["a"].roster, ("d",))]
-    with pytest.raises(SealError, match="closed"):
-        session.members["a"].pair_key("b", Ticket(0, 1, 0, "h"))
-    ends = {name: Masker(rest.members[name], sums[name]) for name in "abc"}
-    with pytest.raises(SealError, match="go on with round 1"):
-        ends["a"].mask(T, codes, ring)
-    assert total({n: ends[n].mask(Ticket(1, 0, 0, "h"), codes, ring) for n in ends}, ring, "abc").tolist() == [3, 3]
-
-
-def test_drop_lists_that_differ() -> None:
-    session = Session.of("abcde").join()
-    logs = {name: SetChanges() for name in "abcde"}
-    lists = {"a": ["d"], "b": ["d"], "c": ["d", "e"], "e": ["d"]}
-    signed = {name: logs[name].sign(session.members[name], dropped) for name, dropped in lists.items()}
-    with pytest.raises(SealError, match="drop list by 'c'"):
-        logs["a"].accept(session.members["a"], ["d"], signed)
-    with pytest.raises(SealError, match="did not sign"):
-        logs["a"].accept(session.members["a"], ["d", "e"], signed)
-    for bad in ({n: signed[n] for n in "abc"}, {**signed, "d": b""}, {}):
-        with pytest.raises(SealError, match="must sign"):
-            logs["a"].accept(session.members["a"], ["d"], bad)
-    with pytest.raises(SealError, match="drop list by 'c'"):
-        logs["a"].accept(session.members["a"], ["d"], {**signed, "c": signed["b"]})
-
-
-def test_one_list_per_session_that_may_only_grow() -> None:
-    a, changes = Session.of("abcde").join().members["a"], SetChanges()
-    once = changes.sign(a, ["d"])
-    assert changes.sign(a, ["d"]) == once and len(changes.log) == 1
-    for bad in (["e"], ["c", "e"]):
-        with pytest.raises(SealError, match="contradicts"):
-            changes.sign(a, bad)
-    changes.sign(a, ["e", "d"])
-    with pytest.raises(SealError, match="did not sign"):
-        changes.accept(a, ["d"], {})
-
-
-def test_changes_that_make_no_sense() -> None:
-    a = Session.of("abc").join().members["a"]
-    for bad in ([], ["a"], ["x"], ["b", "x"], ["a", "b", "c"]):
-        with pytest.raises(SealError, match="cannot drop"):
-            SetChanges().sign(a, bad)
-    with pytest.raises(SealError, match="the sum of one party is its value"):
-        SetChanges().sign(a, ["b", "c"])
-    with pytest.raises(SealError, match="not joined"):
-        SetChanges().sign(Session.of("abc").members["a"], ["b"])
-    a.pair_key("b", T)  # what was refused did not end the session
-
-
-def test_changes_are_limited_per_job() -> None:
-    session, changes = Session.of("abcdef"), SetChanges()
-    for dropped in "fed":
-        members = session.join().members
-        signed = {
-            n: (changes if n == "a" else SetChanges()).sign(m, dropped) for n, m in members.items() if n < dropped
-        }
-        kept = {
-            n: (changes if n == "a" else accepting(m, dropped)).accept(m, dropped, signed)
-            for n, m in members.items()
-            if n < dropped
-        }
-        session = Session(session.people, kept)
-    members = session.join().members
-    for limited in (changes, SetChanges(log=changes.log)):  # a restart does not reset it
-        with pytest.raises(SealError, match="changed 3 times"):
-            limited.sign(members["a"], "c")
-
-
-def accepting(member: Membership, dropped: str) -> SetChanges:
-    """A log that has just signed this change."""
-    return SetChanges(log=[SetChange(member.job, member.roster, tuple(dropped))])

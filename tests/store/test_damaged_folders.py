@@ -185,11 +185,11 @@ def test_a_run_that_was_saved_elsewhere_has_its_budgets_with_it(run: Path, tmp_p
 
 
 def test_rows_that_a_side_kept_and_lost(tmp_path: Path) -> None:
-    desk = JobFolder(tmp_path / "side")
-    desk.keep_rows(torch.arange(5).numpy(), {"files": "f"})
+    job_folder = JobFolder(tmp_path / "side")
+    job_folder.keep_rows(torch.arange(5).numpy(), {"files": "f"})
     (tmp_path / "side" / "rows.bin").unlink()
     with pytest.raises(CheckpointError, match=r"rows\.bin is not as it was kept"):
-        desk.rows("f")
+        job_folder.rows("f")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import colonnade as cn
 from colonnade.disk.whole_files import write_bytes, write_text
 from colonnade.errors import FolderError
 
@@ -53,3 +54,15 @@ def test_a_disk_that_does_not_take_it_is_told_and_the_old_file_stays(
     with pytest.raises(FolderError, match="count cannot be written: No space left"):
         write_text(tmp_path / "count", "4", durable=True)
     assert (tmp_path / "count").read_text() == "3"
+
+
+def test_states_and_preparations_of_a_run_are_nobody_elses(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        train, _ = cn.load("digits", parties=2, rows=40)
+        cn.train(train, "vimsgd", rounds=2, batch=10, seal=cn.Noise(epsilon=8.0, clip=1.0), folder=tmp_path)
+    finally:
+        os.umask(before)
+    kept = [path for path in tmp_path.rglob("*") if path.suffix == ".safetensors" or path.name == "manifest.json"]
+    assert len(kept) >= 4
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in kept} == {path.name: 0o600 for path in kept}

@@ -73,7 +73,7 @@ def test_every_method_can_be_asked(method: Method, runtime: str) -> None:
         found = cn.importance(run, test, by=by, repeats=2)
         others = [name for name in found.each if name != "owner"]
         assert others == [table.name for table in test[1:]]
-        assert ("owner" in found.each) == (owner == "first" and by != "away")
+        assert ("owner" in found.each) == (owner == "first" and by != "absent")
         if method.name in ALONE:
             assert {found.each[name] for name in others} == {0.0}, "the owner predicts alone"
     assert torch.equal(run.predict(test), before) and states.keys() == run.model.states().keys()

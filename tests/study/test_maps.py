@@ -30,7 +30,7 @@ def test_every_method_has_a_map(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_parties_behind_letters_draw_the_same_map(method: Method) -> None:
+def test_parties_behind_requests_draw_the_same_map(method: Method) -> None:
     tables = federation(1, "first" if method.needs_owner_columns else "labels")
     runs = [train(method, runtime=name, rounds=3) for name in ("loop", "bytes", "apart")]
     loop, wired, apart = (cn.embedding_map(run, tables, rows=40) for run in runs)
@@ -40,7 +40,7 @@ def test_parties_behind_letters_draw_the_same_map(method: Method) -> None:
     assert runs[0].ledger.to_json() == runs[1].ledger.to_json() == runs[2].ledger.to_json()
 
 
-def test_several_owners_have_a_map_behind_letters() -> None:
+def test_several_owners_have_a_map_behind_requests() -> None:
     tables = cn.share(federation(0), 2)
     runs = [train(cn.MultiVFL(every=2), tables=tables, runtime=name, rounds=3) for name in ("loop", "apart")]
     loop, apart = (cn.embedding_map(run, federation(1), rows=40) for run in runs)

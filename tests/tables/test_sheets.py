@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import colonnade as cn
 from colonnade.errors import ColonnadeError, ConfigError, TableError
 from colonnade.tables.sheets import arrow as arrow_module
-from colonnade.tables.sheets import csv_file, parquet_file
+from colonnade.tables.sheets import csv_file, parquet_limits
 from colonnade.tables.sheets.id_rules import RULE, hashes, make_rule, normalise, normalised
 from colonnade.tables.sheets.sheet import Sheet
 
@@ -102,7 +102,7 @@ def test_many_files_are_one_sheet(tmp_path: Path, kind: str) -> None:
 def test_the_size_of_batches_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame().to_parquet(tmp_path / "a.parquet")
     before = cn.read(tmp_path / "a.parquet", id="ID").columns()
-    monkeypatch.setattr(parquet_file, "_ROWS", 7)
+    monkeypatch.setattr(parquet_limits, "ROWS", 7)
     after = cn.read(tmp_path / "a.parquet", id="ID").columns()
     for name, values in before.items():
         np.testing.assert_array_equal(values, after[name])

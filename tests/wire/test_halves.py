@@ -259,9 +259,9 @@ def test_a_party_that_agreed_to_no_blinded_sum_gives_none() -> None:
 
 def test_nothing_is_counted_from_or_to_who_does_not_answer() -> None:
     halves = Wire()
-    with halves.owner.presence.silencing(frozenset(["bank"])):
+    with halves.owner.presence.dropping_out(frozenset(["bank"])):
         for way in ("up", "down"):
-            with pytest.raises(AwayError, match="'bank' is away in round 3") as caught:
+            with pytest.raises(AwayError, match="'bank' is absent in round 3") as caught:
                 getattr(halves, way)(pair())
             assert caught.value.party == "bank"
     assert halves.owner.ledger.rows == []
@@ -274,23 +274,23 @@ def test_presence_is_as_it_was_however_the_absence_ends() -> None:
     outer, inner = Absence(frozenset(["bank"]), "zero"), Absence(frozenset(["shop"]), "mean")
 
     def interrupted() -> None:
-        with presence.leaving_out(inner), presence.silencing(frozenset(["mill"])):
-            assert presence.absence is inner and presence.silent == {"mill"}
+        with presence.leaving_out(inner), presence.dropping_out(frozenset(["mill"])):
+            assert presence.absence is inner and presence.dropped_out == {"mill"}
             raise KeyboardInterrupt
 
     with presence.leaving_out(outer):
         with pytest.raises(KeyboardInterrupt):
             interrupted()
-        assert presence.absence is outer and not presence.silent
-    assert presence.absence == Absence() and not presence.silent
+        assert presence.absence is outer and not presence.dropped_out
+    assert presence.absence == Absence() and not presence.dropped_out
 
 
 def test_presence_refuses_who_is_left_out_and_who_is_silent_and_nobody_else() -> None:
     presence = Presence()
     presence.check("bank", 4)
-    with presence.leaving_out(Absence(frozenset(["bank"]))), presence.silencing(frozenset(["shop"])):
+    with presence.leaving_out(Absence(frozenset(["bank"]))), presence.dropping_out(frozenset(["shop"])):
         for name in ("bank", "shop"):
-            with pytest.raises(AwayError, match=f"'{name}' is away in round 4") as caught:
+            with pytest.raises(AwayError, match=f"'{name}' is absent in round 4") as caught:
                 presence.check(name, 4)
             assert caught.value.party == name
         presence.check("mill", 4)
@@ -316,7 +316,7 @@ def test_what_stands_for_an_absent_party(policy: str, training: bool, known: boo
 
 
 def test_a_mean_that_nobody_knows_cannot_stand_for_a_prediction() -> None:
-    with pytest.raises(AwayError, match="'bank' is away and the owner knows no mean of its answers to 'embed'"):
+    with pytest.raises(AwayError, match="'bank' is absent and the owner knows no mean of its answers to 'embed'"):
         Absence(frozenset(["bank"]), "mean").instead("bank", "embed", pair(), AnswerMemory())
 
 
@@ -342,7 +342,7 @@ def test_a_sum_is_about_people_and_about_what_they_were_told() -> None:
     one = ends.subject("fit", turn, {"h": torch.ones(2)})
     assert one == ends.subject("fit", turn, {"h": torch.ones(2)})
     assert len(one.people) == 2 and one.people[0] == int(ends.people["train"][0])
-    assert one.told != ends.subject("fit", turn, {"h": torch.zeros(2)}).told
+    assert one.owner_digest != ends.subject("fit", turn, {"h": torch.zeros(2)}).owner_digest
     ends.know("train", table)  # put in place once more: answers to it are other answers
     assert ends.subject("fit", turn, {"h": torch.ones(2)}) == one._replace(placed=one.placed + 1)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 import colonnade
 from colonnade.errors import MessageError, TrainingError
 from colonnade.wire import message as wire
-from colonnade.wire.message import Envelope, Size, decode, encode, frame_length, sendable, size
+from colonnade.wire.message import Envelope, Size, decode, encode, sendable, size
 
 DTYPES = [
     torch.float32,
@@ -158,7 +158,7 @@ def test_size_is_the_length_of_the_frame_and_nothing_is_lost(message: Any, step:
     envelope = Envelope(step, sender, number)
     frame = encode(message, envelope)
     counted = size(message, envelope)
-    assert counted.total == counted.payload + counted.overhead == len(frame) == frame_length(frame[:4])
+    assert counted.total == counted.payload + counted.overhead == len(frame)
     assert counted.payload == sum(tensor.numel() * tensor.element_size() for tensor in message)
     came, at = decode(frame, type(message))
     assert_same(came, message)
@@ -310,19 +310,8 @@ def test_the_fields_must_be_those_of_the_kind() -> None:
 def test_limits_hold_to_the_byte() -> None:
     frame = encode(One(torch.zeros(2)), AT)
     assert decode(frame, One, limit=len(frame))[0].a.tolist() == [0.0, 0.0]
-    assert frame_length(frame[:4], limit=len(frame)) == len(frame)
     with pytest.raises(MessageError, match=f"at most {len(frame) - 1}"):
         decode(frame, One, limit=len(frame) - 1)
-    with pytest.raises(MessageError, match=f"announces {len(frame)} bytes"):
-        frame_length(frame[:4], limit=len(frame) - 1)
-    with pytest.raises(MessageError, match="announces 4294967299"):
-        frame_length(b"\xff\xff\xff\xff")
-
-
-@pytest.mark.parametrize("prefix", [b"", b"\1\0\0"])
-def test_a_prefix_cut_short(prefix: bytes) -> None:
-    with pytest.raises(MessageError):
-        frame_length(prefix)
 
 
 @settings(deadline=None)

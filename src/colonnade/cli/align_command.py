@@ -68,7 +68,8 @@ def files_of_job(job: Job, path: Path) -> Files:
 
 def who_learns_of(files: Files) -> tuple[str, ...]:
     """What each side will learn from the alignment of a job's files."""
-    return who_learns(files.align.mode or "psi", [party.name for party in files.parties])
+    names = [party.name for party in files.parties]
+    return who_learns(files.align.mode or "psi", names, files.align.join or "inner")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,7 @@ class Verbs(TyperGroup):
         """Run the verb."""
         try:
             listen()
+            warnings.filterwarnings("default", category=DeprecationWarning, module="colonnade")  # of job files
             return super().invoke(ctx)
         except ColonnadeError as error:
             say("error:", str(error), style="bold red")

@@ -57,17 +57,17 @@ def owner(
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
     with _side(log_format, metrics_port) as metrics:
         quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
-        paper = read_owner_file(job)
+        job_file = read_owner_file(job)
         if show_terms:
-            print_json(terms_of(paper))
+            print_json(terms_of(job_file))
             return
-        place = folder or Path(paper.job.train.folder or f"runs/{path_part(paper.job.name)}")
+        place = folder or Path(job_file.job.train.folder or f"runs/{path_part(job_file.job.name)}")
         if predict or to:
-            _predict(paper, place, predict or [], to, metrics, quiet=quiet)
+            _predict(job_file, place, predict or [], to, metrics, quiet=quiet)
             return
-        host = OwnerProcess(paper, place, metrics)
+        host = OwnerProcess(job_file, place, metrics)
         try:
-            summary = host.finished() or _lead(host, paper.job.method.name, quiet=quiet).summary()
+            summary = host.finished() or _lead(host, job_file.job.method.name, quiet=quiet).summary()
         finally:
             host.close()
         facts = {**RunView(summary).result, "folder": str(place), "report": str(place / "report.html")}
@@ -75,7 +75,7 @@ def owner(
 
 
 def _predict(
-    paper: OwnerFile, folder: Path, files: list[str], to: Path | None, metrics: Metrics, *, quiet: bool
+    job_file: OwnerFile, folder: Path, files: list[str], to: Path | None, metrics: Metrics, *, quiet: bool
 ) -> None:
     """Score new rows that all sides have."""
     if not files or to is None:
@@ -83,7 +83,7 @@ def _predict(
             "a prediction needs the owner's new file and a place for its scores; give --predict and --to."
         )
     where = check_place(to)
-    host = Prediction(paper, folder, files, metrics)
+    host = Prediction(job_file, folder, files, metrics)
     try:
         scores = host.earlier()
         if scores is None:
@@ -113,14 +113,14 @@ def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
 
 @app.command(epilog="Example: colonnade party examples/federation/lab/party.toml --folder runs/lab")
 def party(
-    paper: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="What this party brings and allows.")],
+    party_file: Annotated[Path, typer.Argument(metavar="PARTY.toml", help="What this party brings and allows.")],
     folder: Annotated[Path | None, typer.Option(help="Where this party keeps its states and logs.")] = None,
     log_format: LogFormat = "lines",
     metrics_port: MetricsPort = None,
 ) -> None:
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
     with _side(log_format, metrics_port) as metrics:
-        what = read_party_file(paper)
+        what = read_party_file(party_file)
         place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
         with only_process_in(place):
             PartyProcess(what, place, metrics).run()

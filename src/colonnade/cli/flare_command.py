@@ -36,21 +36,24 @@ def flare(
     """Train on NVIDIA FLARE: every party is a site, and the owner is at the server; follow it to its results."""
     with ending():
         log_to(log_format)
-        paper = read_owner_file(job, tls=False)
+        job_file = read_owner_file(job, tls=False)
         if (export_to is None) == (submit is None):
             raise ConfigError("give either --export DIR or --submit STARTUP_KIT, and not both.")
         if export_to is not None:
-            echo(str(export(paper, export_to)))
+            echo(str(export(job_file, export_to)))
         elif submit is not None:
             _follow(
-                paper, submit, folder or Path(paper.job.train.folder or f"runs/{path_part(paper.job.name)}"), json=json
+                job_file,
+                submit,
+                folder or Path(job_file.job.train.folder or f"runs/{path_part(job_file.job.name)}"),
+                json=json,
             )
 
 
-def _follow(paper: OwnerFile, kit: Path, place: Path, *, json: bool) -> None:
+def _follow(job_file: OwnerFile, kit: Path, place: Path, *, json: bool) -> None:
     with TemporaryDirectory() as draft, session(kit) as server:
-        submission = Submission(server, list(paper.others), paper.federation.deadline, _note)
-        outcome = submission.follow(export(paper, Path(draft)), place)
+        submission = Submission(server, list(job_file.others), job_file.federation.deadline, _note)
+        outcome = submission.follow(export(job_file, Path(draft)), place)
     facts = {**outcome.result, "folder": str(place), "report": str(place / "report.html")}
     print_json(facts) if json else tell(facts)
 

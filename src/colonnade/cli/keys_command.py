@@ -75,7 +75,7 @@ def revoke(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose certificate is good no more.")],
     json: Json = False,
 ) -> None:
-    """Put a side's certificate on the revocation list, crl.pem, which every side then needs anew."""
+    """Put a side's certificate on the revocation list, crl.pem, which every side then needs again."""
     path = revoke_side(folder, name)
     pem = (folder / name / "cert.pem").read_bytes()
     if json:

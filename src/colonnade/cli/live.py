@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from colonnade.cli.progress import score_in
+from colonnade.errors import printable
 from colonnade.report.words import duration, metric, size
 from colonnade.run.training import Run
 
@@ -115,10 +116,11 @@ class LineView:
 
 def picture(run: Run, label: str, console: Console, speed: float | None) -> RenderableType:
     """The whole view of a run, in the size of the terminal."""
-    spark = sparkline(_scores(run), min(SPARK, console.width), BLOCKS if _has_blocks(console) else PLAIN)
+    has_blocks = not console.options.ascii_only and os.environ.get("TERM", "").lower() not in WITHOUT_BLOCKS
+    spark = sparkline(_scores(run), min(SPARK, console.width), BLOCKS if has_blocks else PLAIN)
     top = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run.settings.rounds, completed=run.round, width=min(SPARK, console.width))
-    top.add_row(Text(_printable(label), style="bold", no_wrap=True, overflow="crop"), bar)
+    top.add_row(Text(printable(label), style="bold", no_wrap=True, overflow="crop"), bar)
     lines: list[RenderableType] = [top]
     lines += [Text(line, no_wrap=True, overflow="crop") for line in _packed(facts_of(run, speed), console.width)]
     if spark:
@@ -129,9 +131,10 @@ def picture(run: Run, label: str, console: Console, speed: float | None) -> Rend
 def facts_of(run: Run, speed: float | None) -> list[str]:
     """Progress, speed, score and bytes; facts that are not known yet are left out."""
     facts = [f"{run.round:,}/{run.settings.rounds:,} rounds"]
+    over = run.stopped or run.round >= run.settings.rounds
     if speed:
         facts += [f"{speed:.3g} rounds/s"]
-        facts += [f"{duration((run.settings.rounds - run.round) / speed)} left"] if not _over(run) else []
+        facts += [f"{duration((run.settings.rounds - run.round) / speed)} left"] if not over else []
     row, name = run.history[-1] if run.history else {}, run.task.score
     score = score_in(row, name)
     if score is not None:
@@ -169,17 +172,9 @@ def _packed(facts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _over(run: Run) -> bool:
-    return run.stopped or run.round >= run.settings.rounds
-
-
 def _scores(run: Run) -> list[float]:
     scores = (score_in(row, run.task.score) for row in run.history)
     return [score for score in scores if score is not None and math.isfinite(score)]
-
-
-def _has_blocks(console: Console) -> bool:
-    return not console.options.ascii_only and os.environ.get("TERM", "").lower() not in WITHOUT_BLOCKS
 
 
 def _traffic(run: Run) -> list[tuple[str, int, int]]:
@@ -193,11 +188,6 @@ def _traffic(run: Run) -> list[tuple[str, int, int]]:
     return [(name, sent[name], received[name]) for name in run.parties.names]
 
 
-def _printable(name: str) -> str:
-    """A name without control characters; it may come from another party's file."""
-    return "".join(sign if sign.isprintable() else "?" for sign in name)
-
-
 def _parties(run: Run, room: int, widest: int) -> Table:
     """The bytes that each party sent and received; parties that do not fit share one line."""
     each = _traffic(run)
@@ -209,5 +199,5 @@ def _parties(run: Run, room: int, widest: int) -> Table:
     for way in ("sent", "received"):
         table.add_column(way, justify="right", no_wrap=True, overflow="crop")
     for name, out, into in each:
-        table.add_row(Text(_printable(name)), size(out), size(into))
+        table.add_row(Text(printable(name)), size(out), size(into))
     return table

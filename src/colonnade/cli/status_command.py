@@ -24,7 +24,7 @@ def status(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of an owner or a party.")],
     json: Json = False,
 ) -> None:
-    """Say how far a side of a federation is and who is away; exit code 1 if its process died or hangs."""
+    """Say how far a side of a federation is and who is absent; exit code 1 if its process died or hangs."""
     read = read_status(folder)
     trouble = read.ails()
     if json:
@@ -44,7 +44,7 @@ def show(status: Status, trouble: str | None, console: Console) -> None:
         Text(f"process {status.pid} on {one_line(status.host)}, updated {duration(max(0, now - status.updated))} ago"),
     ]
     for peer in () if status.state in ENDED else status.peers:  # a side that has ended has no peers
-        how, style = ("connected", "green") if peer.connected else ("away", "yellow")
+        how, style = ("connected", "green") if peer.connected else ("absent", "yellow")
         since = duration(max(0, now - peer.since))
         lines.append(Text.assemble(f"  {one_line(peer.name)}: ", (how, style), f" for {since}"))
     if status.error:

@@ -144,5 +144,5 @@ def tell(facts: dict[str, Any]) -> None:
     echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
     echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
     for name, rounds in facts["missed"].items():
-        echo(f"'{name}' was away from {rounds} of them")
+        echo(f"'{name}' was absent from {rounds} of them")
     echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

@@ -111,6 +111,10 @@ class Builder(Protocol):
     def shape(self) -> tuple[int, ...]:
         """The shape of one of the party's rows."""
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether the party does not have some of the rows that are trained on."""
+
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
 
@@ -208,9 +212,13 @@ class Method(ABC):
     """Whether every round uses all training rows, so that ``batch`` does not matter."""
     usual_rounds: ClassVar[int | None] = None
     """How many rounds it has if nobody asks for a number; None for ten epochs."""
+    any_subset: ClassVar[bool] = False
+    """Whether it predicts from whoever is there, by ``owner.known``: nothing stands for the answers of the absent."""
     refits: ClassVar[bool] = False
     """Whether :meth:`refit` can make up for absent parties."""
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """The options that are one of a few words, with these words."""
 
     embedding: int = 60
     lr: float = 0.1
@@ -222,6 +230,9 @@ class Method(ABC):
         for name in self.positive:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{self.name}: {name}={getattr(self, name)} is out of range; it must be positive.")
+        for name, words in self.choices.items():
+            if getattr(self, name) not in words:
+                raise unknown(f"{name} of {self.name}", getattr(self, name), words)
         if not 0 <= self.momentum < 1 or self.decay < 0:
             raise ConfigError(
                 f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
@@ -304,6 +315,10 @@ class Method(ABC):
     def predict_each(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
         """Logits of every party's own model, in the parties' order."""
         raise ConfigError(f"{self.name} trains one model for all, so there is none per party; use vfedmh for that.")
+
+    def predict_subsets(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
+        """Outputs of every set of the parties, the set of nobody first, the last party changing fastest."""
+        raise ConfigError(f"{self.name} has no predictor for every set of parties; use laser for that.")
 
     def importance(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """One number per party that says how much it matters."""

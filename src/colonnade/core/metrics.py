@@ -102,9 +102,9 @@ def check_targets(targets: object, rows: int, classes: int) -> Tensor:
     torch.float32
     """
     if not isinstance(targets, Tensor) or tuple(targets.shape) != (rows, classes):
-        came = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
+        given = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
         raise TableError(
-            f"soft targets {came} came for {rows} rows and {classes} classes; "
+            f"soft targets {given} came for {rows} rows and {classes} classes; "
             "give a tensor with one distribution per row."
         )
     exact = targets.to(torch.float32)

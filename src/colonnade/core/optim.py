@@ -5,7 +5,7 @@ The classes in this module are such functions, which can also be compared and wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,3 +73,8 @@ def make_optimizer(kind: str, **options: Any) -> OptimizerBuilder:
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
     return describe_builder(KINDS, builder)
+
+
+def described(entry: Mapping[str, Any]) -> OptimizerBuilder:
+    """The builder that :func:`describe` gave this entry of."""
+    return make_optimizer(**entry)

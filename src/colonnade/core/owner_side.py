@@ -27,10 +27,13 @@ class Owner:
     they are saved and loaded by name. The attributes that the constructor sets are not part of it.
     """
 
-    def __init__(self, labels: Tensor, task: Task, parties: int, randomness: Randomness) -> None:
+    def __init__(
+        self, labels: Tensor, task: Task, parties: int, randomness: Randomness, *, has_columns: bool = False
+    ) -> None:
         self.tables = {"train": labels}
         self.task = task
         self.parties = parties
+        self.has_columns = has_columns  # then it is also party 0
         self.randomness = randomness
         self.soft: Tensor | None = None  # replaces the labels in training: protected ones, or a teacher's outputs
         self.protected = False  # whether those are protected ones

@@ -24,7 +24,7 @@ class TrainOptions:
     stop_drop: float | None = None
     threads: int | None = None
     missing: str | None = None
-    when_away: str | None = None
+    when_absent: str | None = None
     task: str | None = None
     weights: Any = None
 
@@ -46,7 +46,7 @@ USUAL: dict[str, Any] = {
     "shuffle": "epoch",
     "threads": 1,
     "missing": "refuse",
-    "when_away": "wait",
+    "when_absent": "wait",
 }
 """The options that have a usual value; the others follow from the tables, or are left out."""
 
@@ -66,7 +66,7 @@ class Settings:
     threads: int
     # Settings of later versions have a default, so that runs of older versions can be resumed.
     missing: str = "refuse"
-    when_away: str = "wait"
+    when_away: str = "wait"  # when_absent: folders and signed plans have the old name
     task: str = "classes"
     weights: list[float] | str | None = None
     cluster: dict[str, Any] | None = None  # changes no result, but a resumed run needs it to run in the same place

@@ -25,7 +25,7 @@ def owner_step(function: StepFunction) -> StepFunction:
 def steps_of(side: Side, place: object) -> dict[str, Callable[..., Any]]:
     """The public steps of a class or a module that this side runs, by name."""
     public = {name: getattr(place, name) for name in dir(place) if not name.startswith("_")}
-    return {name: step for name, step in public.items() if _side_of(step) == side}
+    return {name: step for name, step in public.items() if getattr(step, "runs_at", None) == side}
 
 
 def check_step(step: Callable[..., Any], *sides: Side) -> None:
@@ -45,7 +45,3 @@ def check_step(step: Callable[..., Any], *sides: Side) -> None:
 def _marked(function: StepFunction, side: Side) -> StepFunction:
     function.runs_at = side  # type: ignore[attr-defined]
     return function
-
-
-def _side_of(step: object) -> Side | None:
-    return getattr(step, "runs_at", None)

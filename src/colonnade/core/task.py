@@ -94,8 +94,12 @@ class Task(ABC):
 
     def party_loss(self, o: Tensor, targets: Tensor) -> Tensor:
         """The mean loss, per party if there is a party axis in front; targets have one number per output."""
+        return self.loss_of_each(o, targets).mean(-1)
+
+    def loss_of_each(self, o: Tensor, targets: Tensor) -> Tensor:
+        """The loss of every row [..., rows]; targets have one number per output."""
         factors, losses = self.factors(targets), self.row_losses(o, targets)
-        return (losses if factors is None else factors * losses).sum(-1).mean(-1)
+        return (losses if factors is None else factors * losses).sum(-1)
 
     def error(self, o: Tensor, labels: Tensor) -> Tensor:
         """The gradient of every row's own loss by its outputs."""
@@ -360,6 +364,6 @@ def _check_binary(labels: Tensor, whose: str) -> None:
 
 def _tensor(targets: object, shapes: list[tuple[int, ...]]) -> Tensor:
     if not isinstance(targets, Tensor) or tuple(targets.shape) not in shapes:
-        came = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
-        raise TableError(f"targets {came} came where a tensor of shape {shapes[0]} was expected; give one per row.")
+        given = f"of shape {tuple(targets.shape)}" if isinstance(targets, Tensor) else f"as a {type(targets).__name__}"
+        raise TableError(f"targets {given} came where a tensor of shape {shapes[0]} was expected; give one per row.")
     return targets

@@ -139,10 +139,7 @@ def _table_cut(
     ]  # split the column numbers to learn which party gets which source column
     shares = split(numbers, [0], parties or 0, by=by, width=width, owner="first", column_names=tuple(raw.sources))
     columns = {t.name: [c for source in t.column_names for c in raw.sources[source]] for t in shares}
-    return {
-        "parties": columns if isinstance(parties, Mapping) else list(columns.values()),
-        "column_names": raw.names,
-    }
+    return {"parties": columns if isinstance(parties, Mapping) else list(columns.values()), "column_names": raw.names}
 
 
 def _kinds_apart(name: str, groups: dict[str, tuple[str, ...]], parties: int) -> list[list[str]]:

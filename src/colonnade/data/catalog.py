@@ -6,6 +6,7 @@ licences are for research only, and the other files are large.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,10 @@ class Dataset:
         folder = os.environ.get(VARIABLE)
         path = Path(folder).expanduser() / self.file if folder and self.file else None
         return path if path and path.is_file() else None
+
+    def most_bytes(self, each: int) -> int:
+        """How large its file may be when it is unpacked, with ``each`` bytes a number and some for labels and ids."""
+        return sum(self.rows) * (each * math.prod(self.shape) + 256) + (1 << 20)
 
     @property
     def available(self) -> bool:

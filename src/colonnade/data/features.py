@@ -11,6 +11,8 @@ from colonnade.data.raw import Raw, RawPart, hold_out
 from colonnade.data.source_files import Arrays, missing, optional, read_arrays, reading
 from colonnade.data.table_sets import standardised
 
+_NUMBER = 8  # bytes at most
+
 
 def read_breast_cancer(dataset: Dataset) -> Raw:
     """The 569 tumours that come with scikit-learn; ten measurements in three statistics."""
@@ -46,7 +48,7 @@ def _features(dataset: Dataset, keys: tuple[str, ...]) -> Arrays:
     path = dataset.path
     if path is None:
         raise missing(dataset)
-    arrays = read_arrays(path, keys)
+    arrays = read_arrays(path, keys, most=dataset.most_bytes(_NUMBER))
     with reading(path):
         rows, columns = len(arrays["y"]), sum(arrays[key].shape[1] for key in keys if arrays[key].ndim == 2)
         lengths = {len(arrays[key]) for key in keys if key != "classes"}

@@ -15,6 +15,7 @@ from colonnade.data.source_files import Arrays, cached, fetch, missing, optional
 
 _PARTS = ("x_train", "y_train", "x_test", "y_test")
 _SPRITES_ACROSS = 100
+_PIXEL = 1  # byte
 
 _SCALES = {
     "digits": Scale(16.0),
@@ -78,7 +79,7 @@ def _class_names(dataset: Dataset, stored: np.ndarray | None = None) -> tuple[st
 
 
 def _pixels(path: Path, dataset: Dataset, more: tuple[str, ...] = ()) -> Arrays:
-    arrays = read_arrays(path, [*_PARTS, *more], also="classes")
+    arrays = read_arrays(path, [*_PARTS, *more], also="classes", most=dataset.most_bytes(_PIXEL))
     _check(path, dataset, arrays)
     return arrays
 
@@ -95,14 +96,16 @@ def _check(path: Path, dataset: Dataset, arrays: Arrays) -> None:
 
 def _unpacked(path: Path, dataset: Dataset) -> Arrays:
     status = path.stat()
-    arrays = cached(dataset.name, (status.st_size, status.st_mtime_ns), lambda: _decoded(path, dataset))
+    stamp, most = (status.st_size, status.st_mtime_ns), dataset.most_bytes(_PIXEL)
+    arrays = cached(dataset.name, stamp, most, lambda: _decoded(path, dataset))
     _check(path, dataset, arrays)
-    return arrays | read_arrays(path, (), also="classes")
+    return arrays | read_arrays(path, (), also="classes", most=most)
 
 
 def _decoded(path: Path, dataset: Dataset) -> Arrays:
     say(f"decoding {dataset.name}, once ...")
-    arrays = read_arrays(path, ["train_webp_0", "test_webp", "y_train", "y_test"], also="train_webp_")
+    keys = ["train_webp_0", "test_webp", "y_train", "y_test"]
+    arrays = read_arrays(path, keys, also="train_webp_", most=dataset.most_bytes(_PIXEL))
     sprites = sorted(key for key in arrays if key.startswith("train_webp_"))
     return {
         "x_train": _cut_apart(path, [arrays[key] for key in sprites], dataset),
@@ -118,7 +121,10 @@ def _cut_apart(path: Path, sprites: list[np.ndarray], dataset: Dataset) -> np.nd
     parts = []
     for sprite in sprites:
         with reading(path):
-            picture = np.asarray(image.open(io.BytesIO(sprite.tobytes())).convert("RGB"))
+            opened = image.open(io.BytesIO(sprite.tobytes()))
+            if opened.width * opened.height > sum(dataset.rows) * height * width:  # known before it is decoded
+                raise ValueError(f"it has a picture of {opened.width:,} x {opened.height:,} pixels")
+            picture = np.asarray(opened.convert("RGB"))
             grid = picture.reshape(-1, height, _SPRITES_ACROSS, width, channels)
             parts.append(grid.transpose(0, 2, 4, 1, 3).reshape(-1, channels, height, width))
     return np.concatenate(parts)
@@ -135,4 +141,4 @@ def _from_openml(dataset: Dataset) -> Arrays:
         return {"x_train": pixels[:cut], "y_train": y[:cut], "x_test": pixels[cut:], "y_test": y[cut:]}
 
     version = dataset.openml[1] if dataset.openml else 0
-    return cached(f"{dataset.name}-openml", (version,), make)
+    return cached(f"{dataset.name}-openml", (version,), dataset.most_bytes(_PIXEL), make)

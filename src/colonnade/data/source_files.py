@@ -6,7 +6,9 @@ Files are not trusted: pickles are never read, and any problem with a file is ra
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
+import io
 import os
 import socket
 import sys
@@ -36,7 +38,7 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # zipfile, lzma, numpy, pandas and Pillow each raise different ones
         reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file anew.") from error
+        raise DataError(f"{path} is damaged or not what it should be ({reason}); get the file again.") from error
 
 
 def optional(module: str) -> Any:
@@ -50,26 +52,40 @@ def optional(module: str) -> Any:
         ) from error
 
 
-def read_arrays(path: Path, keys: Sequence[str], also: str | tuple[str, ...] = ()) -> Arrays:
-    """The named arrays of an npz file, and those whose name starts with ``also``."""
+def read_arrays(path: Path, keys: Sequence[str], also: str | tuple[str, ...] = (), *, most: int) -> Arrays:
+    """The named arrays of an npz file, and those whose name starts with ``also``; together at most so many bytes."""
     # The file is opened here because numpy leaves it open when it is damaged.
-    with reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        files = getattr(stored, "files", [])
-        absent = [key for key in keys if key not in files]
-        if absent:
-            raise ValueError(f"it has no array {', '.join(absent)}")
-        return {key: stored[key] for key in files if key in keys or key.startswith(also)}
+    with reading(path), path.open("rb") as file:
+        if file.read(2) != b"PK":  # numpy would take it for an array of whatever size it claims
+            raise ValueError("it is no npz file")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            absent = [key for key in keys if key not in stored.files]
+            if absent:
+                raise ValueError(f"it has no array {', '.join(absent)}")
+            wanted = [key for key in stored.files if key in keys or key.startswith(also)]
+            sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in stored.zip.infolist()}
+            _check_size(sum(sizes[key] for key in wanted), most)  # zipfile unpacks no more of an array than this
+            return {key: stored[key] for key in wanted}
 
 
-def read_frame(path: Path, columns: Sequence[str], text: Sequence[str]) -> Any:
-    """The named columns of a csv file as a pandas frame; those in ``text`` stay text, such as hashes like 1e10."""
+def read_frame(path: Path, columns: Sequence[str], text: Sequence[str], *, most: int) -> Any:
+    """The named columns of a csv.gz file as a pandas frame; those in ``text`` stay text, such as hashes like 1e10."""
     pandas = optional("pandas")
     with reading(path):
-        frame = pandas.read_csv(path, usecols=lambda column: column in columns, dtype=dict.fromkeys(text, str))
+        with gzip.open(path) as file:
+            raw = file.read(most + 1)
+        _check_size(len(raw), most)
+        frame = pandas.read_csv(io.BytesIO(raw), usecols=lambda c: c in columns, dtype=dict.fromkeys(text, str))
         absent = [column for column in columns if column not in frame]
         if absent:
             raise ValueError(f"it has no column {', '.join(absent)}")
         return frame
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise ValueError(f"it unpacks into {size >> 20:,} MB or more, where {most >> 20:,} MB is the most")
 
 
 def fetch(dataset: Dataset, as_frame: bool) -> tuple[Any, Any]:
@@ -104,12 +120,12 @@ def missing(dataset: Dataset, why: str = "OpenML does not have it") -> DataError
     )
 
 
-def cached(name: str, stamp: Sequence[int], make: Callable[[], Arrays]) -> Arrays:
+def cached(name: str, stamp: Sequence[int], most: int, make: Callable[[], Arrays]) -> Arrays:
     """Arrays that take seconds to make, kept in the user's cache folder for as long as ``stamp`` stays the same."""
     path = cache_folder() / f"{name}.npz"
     with contextlib.suppress(DataError):
         if path.is_file():
-            arrays = read_arrays(path, ["stamp"], also="")
+            arrays = read_arrays(path, ["stamp"], also="", most=most)
             if arrays.pop("stamp").tolist() == list(stamp):
                 return arrays
     made = make()

@@ -117,8 +117,8 @@ def _way(by: str | None, array: Any, width: int | None) -> str:
             f"but its shape is {tuple(array.shape)}."
         )
     if (width is None) == (by == "overlap"):
-        came = "none came" if width is None else f"by is '{by}'"
-        raise ConfigError(f"width is the number of columns in a window of by='overlap', and only there, but {came}.")
+        fault = "none came" if width is None else f"by is '{by}'"
+        raise ConfigError(f"width is the number of columns in a window of by='overlap', and only there, but {fault}.")
     return by
 
 

@@ -16,6 +16,7 @@ from colonnade.data.raw import Raw, RawPart, hold_out
 from colonnade.data.source_files import fetch, missing, optional, read_frame, reading
 
 _MOST_CATEGORIES = 30  # of one column; rarer ones share the category "other"
+_CELL = 32  # bytes of text, which is several times a cell's mean
 _ABSENT = "?"
 
 
@@ -26,7 +27,7 @@ def read_table(dataset: Dataset) -> Raw:
     if path is None:
         return _encoded(_from_openml(dataset, layout), layout, own_parts=False)
     extra = [column for column in (layout.target, layout.ids, layout.part) if column]
-    frame = read_frame(path, [*layout.columns, *extra], text=layout.categories)
+    frame = read_frame(path, [*layout.columns, *extra], text=layout.categories, most=dataset.most_bytes(_CELL))
     with reading(path):
         return _encoded(frame, layout, own_parts=bool(layout.part))
 

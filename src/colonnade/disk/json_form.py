@@ -30,11 +30,11 @@ class Wrong(NamedTuple):
     """A place where data does not have the expected form."""
 
     place: str
-    came: Any
+    value: Any
     words: str
 
     def __str__(self) -> str:
-        return f"{self.place} is {self.came!r:.60} where {self.words} is expected"
+        return f"{self.place} is {self.value!r:.60} where {self.words} is expected"
 
 
 def is_number(value: Any) -> bool:

@@ -18,6 +18,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from colonnade.errors import CheckpointError
+
 LARGEST = 16 << 20  # bytes
 DEEPEST = 60  # levels of nesting; Colonnade writes no deeper file, and Python's recursion has a limit anyway
 
@@ -58,6 +60,22 @@ def read_small(path: str | Path, most: int = LARGEST) -> bytes:
 def read_json(path: str | Path, most: int = LARGEST) -> Any:
     """The value in a small JSON file."""
     return _parsed(json.loads, read_small(path, most))
+
+
+def read_kept(path: Path, kind: type, otherwise: str) -> Any:
+    """The JSON value that this side wrote into a file, None before it did; a damaged file is not taken for none.
+
+    ``otherwise`` ends the sentence that says so.
+    """
+    try:
+        value = read_json(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        value = None
+    if not isinstance(value, kind):
+        raise CheckpointError(f"{path} is damaged{otherwise}.")
+    return value
 
 
 def read_toml(path: str | Path, most: int = LARGEST) -> dict[str, Any]:

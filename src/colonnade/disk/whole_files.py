@@ -1,14 +1,15 @@
 """Files that are written whole or not at all, and folders that they can be written to.
 
 A file is written under another name first and then renamed, so a crash leaves the old file or the new one. A *durable*
-write also waits for the disk, so that a power cut cannot undo it.
+write also waits for the disk, so that a power cut cannot undo it. What must not be lost is also nobody else's business:
+a durable file, and one that is said to be *private*, can be read by its owner alone, whatever the umask says.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from colonnade.errors import FolderError
 
@@ -27,19 +28,23 @@ def make_folder(path: str | Path) -> Path:
     return folder
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+def write_text(path: Path, text: str, *, durable: bool = False, private: bool = False) -> None:
     """Write a small text file whole or not at all, see :func:`write_bytes`."""
-    write_bytes(path, text.encode("utf-8"), durable=durable)
+    write_bytes(path, text.encode("utf-8"), durable=durable, private=private)
 
 
-def write_bytes(path: Path, raw: bytes, *, durable: bool = False) -> None:
+def write_bytes(path: Path, raw: bytes, *, durable: bool = False, private: bool = False) -> None:
     """Write a small file whole; if that fails, the file that was there before stays as it was.
 
     ``durable`` waits until the disk has the file, for instance so that a power cut loses no part of a privacy budget.
+    ``private`` lets nobody else read it; a durable file is private anyway.
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        with draft.open("wb") as file:
+        draft.unlink(
+            missing_ok=True
+        )  # of a process that was killed; it would keep its mode, and lead on if it is a link
+        with open_private(draft, "wb") if durable or private else draft.open("wb") as file:
             file.write(raw)
             if durable:
                 _sync(file)
@@ -50,6 +55,11 @@ def write_bytes(path: Path, raw: bytes, *, durable: bool = False) -> None:
         raise FolderError(
             f"{path} cannot be written: {error.strerror}; make room, or choose another folder."
         ) from error
+
+
+def open_private(path: Path, mode: str) -> BinaryIO:
+    """Open a file to write bytes; if it is new, only its owner may read it."""
+    return cast(BinaryIO, open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
 def write_synced(file: BinaryIO, raw: bytes) -> None:
@@ -65,13 +75,23 @@ def _sync(file: BinaryIO) -> None:
 
 def append_synced(path: Path, line: bytes) -> None:
     """Append a line to a file and wait until the disk has it; if that fails, the file keeps its old length."""
-    with path.open("ab") as file:
-        size = file.tell()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(handle).st_size
         try:
-            write_synced(file, line)
+            _write_all(handle, line)
+            os.fsync(handle)
         except OSError:
-            os.truncate(path, size)  # part of a line would make the lines after it unreadable
+            os.ftruncate(handle, size)  # part of a line would make the lines after it unreadable
             raise
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, raw: bytes) -> None:
+    """Write without a buffer: one that could not be emptied would be written later, when the file is closed."""
+    while raw:
+        raw = raw[os.write(handle, raw) :]
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Says so in the log when a run goes on without a party, as its job lets it."""
+"""Notes in the log from which round on a party is absent from a run that goes on without it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ log = logging.getLogger(__name__)
 
 
 class AbsenceNotice:
-    """Looks at a run after every round, and logs which party begins to be absent from it and which one is back."""
+    """Logs, after every round of a run, which party has become absent and which one is back."""
 
     def __init__(self, run: Run) -> None:
         self._missed, self._absent = dict(run.missed), frozenset[str]()
 
     def look(self, run: Run) -> None:
-        """Compare with the round before."""
+        """Compare the absent parties with those of the round before."""
         absent = frozenset(name for name, rounds in run.missed.items() if rounds > self._missed[name])
         for name in sorted(absent - self._absent):
             what = "the run goes on without it" if run.took_part else "the round is left out"
-            log.warning("'%s' is away from round %d: %s", name, run.round, what)
+            log.warning("'%s' is absent from round %d: %s", name, run.round, what)
         for name in sorted((self._absent - absent) & set(run.took_part)):
             log.info("'%s' takes part again from round %d", name, run.round)
         self._missed, self._absent = dict(run.missed), absent

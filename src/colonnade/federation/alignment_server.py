@@ -10,8 +10,8 @@ from colonnade.errors import unknown
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.request_server import Fields, RequestServer
 from colonnade.runtime.schema import Schema, kinds_of
-from colonnade.tables.align import align_steps as steps
 from colonnade.tables.align.align_sheets import AlignmentGroup
+from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.wire.message import fields_of
 
 
@@ -25,7 +25,7 @@ class AlignmentServer(RequestServer):
         self._turn = Turn(0, torch.arange(0), purpose="align")
 
     def _step(self, packet: Packet) -> Fields | None:
-        known = steps_of("party", steps)
+        known = steps_of("party", AlignmentParty)
         if packet.step not in known:
             raise unknown(f"step of an alignment at '{self.name}'", packet.step, known)
         reads, _ = kinds_of(known[packet.step])
@@ -33,9 +33,9 @@ class AlignmentServer(RequestServer):
         (reply,) = self.group.run(known[packet.step], self._turn, received, shared=False)
         return None if reply is None else fields_of(reply)
 
-    def wants_reply(self, letter: Packet) -> bool:
+    def wants_reply(self, packet: Packet) -> bool:
         """Every step of an alignment is replied to, if only to say that all is well."""
         return True
 
-    def check_read(self, letter: Packet) -> None:
+    def check_read(self, packet: Packet) -> None:
         """A step of an alignment reads all that its request says."""

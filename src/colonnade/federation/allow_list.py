@@ -1,4 +1,4 @@
-"""What a party makes sure of before it signs terms: that its operator allows them.
+"""The check of terms before a party signs them: its operator must allow them.
 
 Nothing that the owner says is taken on trust: who learns what is worked out of the other fields of the terms.
 """
@@ -51,7 +51,7 @@ def check_allowed(
 
 
 def check_pinned(terms: Mapping[str, Any], name: str, pinned: Mapping[str, Any] | None) -> None:
-    """Refuse other terms than the operator has read; a prediction is of a job that was signed so."""
+    """Refuse terms other than those that the operator has read; a prediction belongs to such a job."""
     difference = None if pinned is None or "predict" in terms else first_difference(pinned, terms)
     if difference:
         raise ManifestError(
@@ -70,7 +70,7 @@ def _check_version(terms: Mapping[str, Any]) -> None:
 
 
 def _check_sides(terms: Mapping[str, Any], name: str, keys: Mapping[str, bytes]) -> None:
-    """Everybody once, the owner first and with the key that this party knows, and this party beside it."""
+    """Check that every side is named once, the owner first with the key that this party knows, and this party too."""
     stated, listed = keys_in(terms), [party["name"] for party in terms["parties"]]
     if name not in stated:
         raise ManifestError(f"'{name}' is not among the parties of the terms, {', '.join(stated)}; ask the owner.")
@@ -88,7 +88,7 @@ def _check_sides(terms: Mapping[str, Any], name: str, keys: Mapping[str, bytes])
 
 
 def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys: Mapping[str, bytes]) -> None:
-    """Refuse what rests on others being there, unless their keys are known: an owner can invent parties."""
+    """Refuse terms whose promises need other parties, unless their keys are known: an owner can invent parties."""
     unknown = [entry["name"] for entry in terms["parties"][1:] if entry["name"] not in keys]
     least = max(terms["align"].get("minimum") or 1, allow.minimum or 1)
     if not unknown:
@@ -117,7 +117,7 @@ def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> 
 
 
 def _check_words(terms: Mapping[str, Any], kinds: Sequence[str]) -> None:
-    """What the terms say in words must be what their other fields come to."""
+    """Check that the sentences in the terms follow from their other fields."""
     due = {"learns": learns(terms), "labels": labels_under(method_in(terms), kinds)}
     difference = first_difference(due, {key: terms.get(key) for key in due})
     if difference:

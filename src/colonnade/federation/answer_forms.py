@@ -51,13 +51,7 @@ _CODES: _Kind = (
 )
 _SIGNATURE = {"signature": _hex(64)}
 ANSWERS: dict[str, dict[str, _Kind]] = {
-    "hello": {
-        "name": _text(64),
-        "colonnade": _text(40),
-        "incarnation": _hex(16),
-        "time": _TIME,
-        **_SIGNATURE,
-    },
+    "hello": {"name": _text(64), "colonnade": _text(40), "incarnation": _hex(16), "time": _TIME, **_SIGNATURE},
     "terms": _SIGNATURE,
     "signed": {"aligned": _hex(32, empty=True)},
     "align": {},

@@ -1,4 +1,4 @@
-"""Whether audit logs are as they were written, and whether two sides tell the same story of one job."""
+"""Checks of audit logs: whether one is as it was written, and whether two sides' logs of one job agree."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Passages = list[tuple[int, Passage]]
 
 
 class Story(NamedTuple):
-    """A log as far as others can tell the same: what passed, by direction and peer."""
+    """The messages in a log, by direction and peer, which the peers' logs should have too."""
 
     side: str
     job: str
@@ -174,7 +174,7 @@ def _passage(entry: dict[str, Any]) -> Passage:
 
 
 def _differences(sender: Story, receiver: Story) -> list[str]:
-    """What one says it sent and the other does not say it received in this order, and the reverse."""
+    """Messages that one log has as sent and the other does not have as received in the same order, and the reverse."""
     sent = sender.passed.get(("sent", receiver.side), [])
     received = receiver.passed.get(("received", sender.side), [])
     only_sent, only_received = _unmatched(sent, received)
@@ -191,7 +191,7 @@ def _differences(sender: Story, receiver: Story) -> list[str]:
 
 
 def _unmatched(sent: Passages, received: Passages) -> tuple[Passages, Passages]:
-    """What is in one list alone; equal beginnings, the usual case, cost one look each."""
+    """The entries that only one of the lists has; equal beginnings, the usual case, are skipped quickly."""
     same = 0
     while same < min(len(sent), len(received)) and sent[same][1] == received[same][1]:
         same += 1

@@ -1,7 +1,7 @@
 """What a side sent and received, line by line, so that an edit, a cut or another order is found afterwards.
 
 Each line is a JSON object. ``hash`` is the SHA-256 of the line without it, and ``before`` is the ``hash`` of the line
-before, so that every line vouches for all above it. A chain alone can be written anew by whoever holds the file; a
+before, so that every line vouches for all above it. A chain alone can be rewritten by whoever holds the file; a
 *seal*, the side's Ed25519 signature over the last hash, cannot. Sizes, kinds and digests are logged, values never.
 """
 
@@ -96,7 +96,7 @@ class AuditLog:
         return LogSeal(head, signature)
 
     def close(self) -> None:
-        """Give the file back; what is in it stays."""
+        """Close the file."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -135,7 +135,7 @@ class AuditLog:
     def _write(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
         """Add one line, whole or not at all; the lock is held."""
         if self._file < 0:
-            raise FolderError(f"the audit log {self.path} is closed already; open it anew to go on.")
+            raise FolderError(f"the audit log {self.path} is closed already; open it again to go on.")
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         fields = {"n": self._lines + 1, "time": now, **entry, **({"facts": facts} if facts else {})}
         body = _write_json({**fields, "before": self._head}).encode()
@@ -159,7 +159,8 @@ class AuditLog:
         if size and not _begins_like_a_log(self._file):
             raise self._foreign()
         if end:
-            self._take_up(checked_line(_line_from(self._file, 0)), checked_line(_line_before(self._file, end)))
+            first = os.pread(self._file, LONGEST_LINE, 0).partition(b"\n")[0]
+            self._take_up(checked_line(first), checked_line(_line_before(self._file, end)))
         self._size = end
         if size > end:
             try:
@@ -234,7 +235,7 @@ def _small(name: str, value: object) -> Fact:
 
 
 def lock_file(file: int, otherwise: str) -> None:
-    """Keep a file to this process; where the system has no such locks, nobody looks."""
+    """Lock a file for this process; on systems without such locks nothing is checked."""
     try:
         import fcntl
     except ImportError:
@@ -246,7 +247,7 @@ def lock_file(file: int, otherwise: str) -> None:
 
 
 def _begins_like_a_log(file: int) -> bool:
-    """So that nothing of a foreign file is ever cut off; after a crash a log may have half a line, or zeros."""
+    """Whether a file looks like a log: no other file may be cut. A crash may leave half a line, or zeros."""
     begin = os.pread(file, len(FIRST_BYTES), 0)
     return FIRST_BYTES.startswith(begin) or not begin.strip(b"\0")
 
@@ -260,10 +261,6 @@ def _end_of_last_line(file: int, size: int) -> int:
             return start + end + 1
         size = start
     return 0
-
-
-def _line_from(file: int, start: int) -> bytes:
-    return os.pread(file, LONGEST_LINE, start).partition(b"\n")[0]
 
 
 def _line_before(file: int, end: int) -> bytes:

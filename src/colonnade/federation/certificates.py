@@ -1,4 +1,4 @@
-"""Who may speak for a side: certificates for the link (TLS) and Ed25519 identities for what is signed.
+"""Who may speak for a side: certificates for the connection (TLS) and Ed25519 identities for what is signed.
 
 ``make_keys`` serves a trial: it makes a private CA and everything each side needs, so whoever runs it could speak for
 any side. Organisations that have a CA bring their own certificates; the readers below do not care who made them:
@@ -47,7 +47,7 @@ _NAME = re.compile(r"\w[\w .-]{0,62}\w|\w")  # what can be a folder and, with at
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a side shows and believes on a link, as PEM: its certificate (and those between), its key, its CAs."""
+    """A side's TLS files as PEM: its certificate chain, its key, and the CAs that it trusts."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -58,7 +58,7 @@ class Credentials:
 
 
 def read_credentials(cert: str | Path, key: str | Path, ca: str | Path) -> Credentials:
-    """A side's certificate, private key and CA from three PEM files; whatever would fail on the link fails here."""
+    """A side's certificate, private key and CA from three PEM files; what a connection would refuse is refused here."""
     credentials = Credentials(_read(cert), _read(key), _read(ca))
     chain, roots = _certificates(credentials.cert, cert), _certificates(credentials.ca, ca)
     own = chain[0]
@@ -102,7 +102,7 @@ def first_certificate(pem: bytes) -> x509.Certificate:
 
 
 def check_serves(pem: bytes) -> None:
-    """Refuse a certificate that says it is for something else than a server; every party would, one by one."""
+    """Refuse a certificate that is not for servers; otherwise every party would refuse it later."""
     try:
         uses = first_certificate(pem).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound:  # good for all
@@ -114,7 +114,7 @@ def check_serves(pem: bytes) -> None:
 
 
 def check_dates(certificate: x509.Certificate, what: str) -> None:
-    """Refuse a certificate out of its time."""
+    """Refuse a certificate that is not valid at present."""
     now = datetime.now(UTC)
     if now < certificate.not_valid_before_utc:
         raise RefusedError(
@@ -368,7 +368,7 @@ def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(place: Path, files: dict[str, bytes]) -> None:
-    """New files that only their owner can read where they are secret; one that is there already is never touched."""
+    """Write new files, secret ones readable by their owner only; a file that exists is never touched."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, raw in files.items():

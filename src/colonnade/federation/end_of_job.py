@@ -1,4 +1,4 @@
-"""How an owner ends a job: every party hears that the job is over, and none of them serves it again."""
+"""How an owner ends a job: it tells every party that the job is over, and no party serves the job again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from colonnade.federation.terms import sign
 from colonnade.seal.key_agreement import Identity
 
 log = logging.getLogger(__name__)
+Ask = Callable[[str], ColonnadeError | None]
+"""Sends a party the request that ends the job. What it gives is None if the party answered, or why it did not."""
 
 
 class EndOfJob:
-    """The end as the owner keeps it on its disk: that the job is over, and who has heard of it.
+    """The end of a job on the owner's disk: that the job is over, and which parties were told.
 
     It is written before anybody is told. An owner that dies on the way tells the others when it is started again, by
     the word ``end``: parties that have ended serve no requests of a run.
@@ -29,15 +31,15 @@ class EndOfJob:
         """Whether the job is over."""
         return self.folder.ended is not None
 
-    def tell(self, parties: Iterable[str], call: Callable[[str], object] | None = None) -> None:
-        """Tell those who have not heard, by a request of the run if ``call`` sends one; each is waited for once."""
+    def tell(self, parties: Iterable[str], ask: Ask | None = None) -> None:
+        """Tell the parties that do not know yet, by a request of the run if ``ask`` sends one; wait for each once."""
         if not self.is_over:
             self.folder.end(heard=[])
         for party in parties:
             if party in self._heard:
                 continue
             try:
-                self._tell(party, call)
+                self._tell(party, ask)
             except ColonnadeError as error:  # the run is done, whatever one party makes of it
                 log.warning("the end of the job was not heard: %s", error)
             else:
@@ -47,16 +49,14 @@ class EndOfJob:
     def _heard(self) -> list[str]:
         return list((self.folder.ended or {}).get("heard", []))
 
-    def _tell(self, party: str, call: Callable[[str], object] | None) -> None:
-        """Tell one party; if it went before it answered the request, its next process is told by a word."""
-        if call is not None:
-            try:
-                call(party)
-            except ColonnadeError as error:  # it is absent, has ended already, or cannot end: the run is done
-                log.info("%s", error)
-            else:
+    def _tell(self, party: str, ask: Ask | None) -> None:
+        """Tell one party; if it ended before it answered the request, tell its next process by the word ``end``."""
+        if ask is not None:
+            unheard = ask(party)
+            if unheard is None:
                 self.transport.ended(party)
                 return
+            log.info("%s", unheard)
         self.transport.meet(party)
         signature = sign(self.identity, "end", {"job": self.job.hex()}).hex()
         self.transport.exchange(party, "end", {"job": self.job.hex(), "signature": signature})

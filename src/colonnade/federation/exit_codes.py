@@ -1,4 +1,4 @@
-"""With which code a side of a federation ends, so that whoever started it knows what to do without reading its log.
+"""The exit codes of a side of a federation: they say what to do without reading the side's log.
 
 Causes are found by the names of an error's classes, nearest first, so each error needs one line here and no import.
 """
@@ -27,7 +27,7 @@ class Exit(IntEnum):
         """What happened.
 
         >>> Exit(3).meaning
-        'a party was away past the deadline, or a port or a name cannot be had'
+        'a party was absent past the deadline, or a port or a name cannot be had'
         """
         return _MEANINGS[self]
 
@@ -45,11 +45,11 @@ _MEANINGS = {
     Exit.FINISHED: "the job is finished",
     Exit.UNEXPECTED: "something that Colonnade did not expect; the log has a traceback, please report it",
     Exit.BAD_INPUT: "a job, an option, a file or a table that makes no sense",
-    Exit.AWAY: "a party was away past the deadline, or a port or a name cannot be had",
+    Exit.AWAY: "a party was absent past the deadline, or a port or a name cannot be had",
     Exit.REFUSED: "a certificate, an identity, a clock, a version or a field of the manifest was refused",
     Exit.PROTOCOL: "a peer broke the protocol",
     Exit.FOLDER: "the disk is full, or a folder or checkpoint cannot be used",
-    Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is spent",
+    Exit.TRAINING: "training cannot go on: values stopped being numbers, or the privacy budget is used up",
     Exit.INTERRUPTED: "somebody stopped it (Ctrl-C, or a service that was stopped); it can be resumed",
 }
 _BY_CLASS = {

@@ -1,4 +1,4 @@
-"""One connection through the owner's gate: bytes from outside to grpc and back, as they are."""
+"""One connection through the owner's gate: it passes bytes from outside to grpc and back, unchanged."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Way:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes any more and all that came is gone."""
+        """Whether the source has ended and all of its bytes were passed on."""
         return self.ended and not self.pending
 
     def move(self, buffer: memoryview) -> None:
-        """Take and give what is possible without waiting."""
+        """Read and write what is possible without waiting."""
         for _ in range(_AT_ONCE):
             if self.pending:
                 self.pending = self._given(memoryview(self.pending))
@@ -46,7 +46,7 @@ class Way:
             _end(self.sink)
 
     def _given(self, data: memoryview) -> bytes:
-        """Send; gives what must wait."""
+        """Send, and return the bytes that must wait."""
         try:
             return bytes(data[self.sink.send(data) :]) if data else b""
         except (BlockingIOError, InterruptedError):
@@ -74,17 +74,17 @@ class Pipe:
         return [self.outer] if self.inner is None else [self.outer, self.inner]
 
     @property
-    def came(self) -> int:
+    def bytes_received(self) -> int:
         """Bytes from outside."""
         return self._ways[0].count if self._ways else len(self._hello)
 
     @property
     def is_over(self) -> bool:
-        """Whether grpc has said its last, or nobody is left to hear it."""
+        """Whether grpc has sent its last bytes, or the peer has closed the connection."""
         return self.is_unwanted or bool(self._ways and self._ways[1].is_over)
 
     def greet(self) -> bool:
-        """Read on in the first record; whether it is whole. :class:`LinkError` if it is none, or nobody is there."""
+        """Read more of the first TLS record, and return whether it is whole; :class:`LinkError` if it is none."""
         while len(self._hello) < self._due():
             try:
                 data = self.outer.recv(self._due() - len(self._hello))
@@ -96,7 +96,7 @@ class Pipe:
         return True
 
     def _due(self) -> int:
-        """Bytes of the first record, as far as it is known."""
+        """The length of the first record, as far as it is known."""
         if len(self._hello) < RECORD_HEAD:
             return RECORD_HEAD
         length = int.from_bytes(self._hello[3:RECORD_HEAD], "big")
@@ -105,17 +105,17 @@ class Pipe:
         return RECORD_HEAD + length
 
     def join(self, inner: socket.socket, name: str) -> None:
-        """Let its bytes go on to grpc, where it has this name."""
+        """Pass its bytes on to grpc, which knows the connection by this name."""
         self.inner, self.name = inner, name
         self._ways = Way(self.outer, inner, bytes(self._hello)), Way(inner, self.outer)
 
     def move(self, buffer: memoryview) -> None:
-        """Take and give what is possible without waiting, both ways."""
+        """Read and write what is possible without waiting, in both directions."""
         for way in self._ways:
             way.move(buffer)
 
     def waits_for(self, end: socket.socket) -> int:
-        """What must happen to one of its sockets before anything can move there."""
+        """The events that the selector must wait for at one of its sockets."""
         if not self._ways:
             return EVENT_READ
         into, out = self._ways if end is self.outer else self._ways[::-1]

@@ -23,13 +23,13 @@ def word_packet(word: str, facts: Facts) -> Packet:
 def facts_in(packet: Packet) -> Facts:
     """The facts of a word or of an answer to one, or :class:`MessageError`."""
     if len(packet.frames) != 1 or len(packet.frames[0]) > MOST or len(packet.before):
-        raise MessageError(f"a letter of the kind '{packet.kind}' came without facts, or with too many.")
+        raise MessageError(f"a packet of the kind '{packet.kind}' came without facts, or with too many.")
     try:
         facts = json.loads(bytes(packet.frames[0]))
     except (ValueError, RecursionError):
-        raise MessageError("a letter came whose facts are not JSON.") from None
+        raise MessageError("a packet came whose facts are not JSON.") from None
     if not isinstance(facts, dict):
-        raise MessageError("a letter came whose facts have no names.")
+        raise MessageError("a packet came whose facts have no names.")
     return facts
 
 
@@ -40,7 +40,7 @@ def answer_in(reply: bytes, by: str, request: Packet | None = None) -> Facts:
         if packet.sender != by:
             raise MessageError(f"an answer of '{packet.sender}' came from '{by}'; it is forged.")
         if packet.kind not in ("answer", "refusal") or (request and not packet.is_about(request)):
-            raise MessageError(f"a letter '{packet.kind}' about something else came.")
+            raise MessageError(f"a reply '{packet.kind}' about something else came.")
         if packet.kind == "answer":
             return facts_in(packet)
         error = refused(packet.frames[0] if packet.frames else b"", by)

@@ -1,4 +1,4 @@
-"""The first word between two processes: who each one is, with which version, and what time it has."""
+"""The first word between two processes: who each side is, its version and its clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOCKS = 3600  # seconds that two clocks may be apart
 
 
 def hello_of(name: str, identity: Identity, incarnation: bytes, owner: bytes) -> Facts:
-    """What a party's process answers to the owner's, both known by the random numbers that are their incarnations."""
+    """A party's answer to the owner's hello. Each process has a random number, its incarnation."""
     return {
         "name": name,
         "colonnade": __version__,
@@ -25,7 +25,7 @@ def hello_of(name: str, identity: Identity, incarnation: bytes, owner: bytes) ->
 
 
 def check_hello(party: str, facts: Facts, key: bytes, owner: bytes) -> bytes:
-    """A party's incarnation, if it is that very party, just now, with our version and about our time."""
+    """A party's incarnation, if its answer is fresh and signed by it, and its version and clock agree with ours."""
     if facts.get("colonnade") != __version__:
         theirs = printable(facts.get("colonnade"), 20)
         raise ManifestError(

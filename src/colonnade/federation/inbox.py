@@ -1,4 +1,4 @@
-"""What came over one stream and was not taken yet: so many bytes at most, so that a peer cannot fill the memory."""
+"""Messages of one stream that were not taken yet. Their bytes are limited, so that a peer cannot fill the memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _EACH = 1_000  # what a message costs beside its bytes, so that empty ones do no
 
 
 class Inbox:
-    """One thread fills it from the stream, any other takes; both ends only ever wait, and never spin.
+    """One thread fills it from the stream, and any other takes messages out; both wait without spinning.
 
     >>> box = Inbox("bank")
     >>> box.end("it hung up.")
     >>> box.take(1.0)
     Traceback (most recent call last):
-    colonnade.errors.Broken: the link to 'bank' broke: it hung up.
+    colonnade.errors.Broken: the connection to 'bank' broke: it hung up.
     """
 
     def __init__(self, whose: str) -> None:
@@ -28,7 +28,7 @@ class Inbox:
         self._held = 0  # the filling thread's own count
 
     def put(self, data: bytes) -> None:
-        """Leave a message, and wait until there is room for another; after the end it is dropped."""
+        """Add a message, and wait until there is room for the next; after the end a message is dropped."""
         if self.ended is not None:
             return
         self._came.put(data)
@@ -37,7 +37,7 @@ class Inbox:
             self._held -= self._taken.get()
 
     def end(self, why: str, said: str = "") -> None:
-        """Nothing comes any more, because of ``why``, of which the first counts; what is there can still be taken."""
+        """End the inbox because of ``why`` (the first reason counts); messages that are there can still be taken."""
         if self.ended is None:
             self.ended = why, said
             self._came.put(None)
@@ -60,4 +60,4 @@ class Inbox:
     def broken(self) -> Broken:
         """The error that says whose connection ended and why."""
         why, said = self.ended or ("it is gone.", "")
-        return Broken(f"the link to '{self.whose}' broke: {why}", self.whose, said)
+        return Broken(f"the connection to '{self.whose}' broke: {why}", self.whose, said)

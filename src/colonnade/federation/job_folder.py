@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.small_files import opened, read_kept
 from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError
 from colonnade.federation.audit_log import lock_file
@@ -24,7 +24,7 @@ ENDED = "ended.json"
 
 
 class JobFolder:
-    """Files that a side keeps by itself; all are written whole or not at all."""
+    """One side's files of a job; each is written whole or not at all."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = make_folder(folder)
@@ -37,7 +37,7 @@ class JobFolder:
             return
         difference = first_difference(known, terms, sides=("then", "now"))
         if difference:
-            raise ManifestError(f"the terms changed since they were signed, in {difference}; undo that, or start anew.")
+            raise ManifestError(f"the terms changed since they were signed, in {difference}; undo that, or start over.")
 
     def keep_plan(self, plan: dict[str, Any]) -> None:
         """Keep the plan that everybody signed."""
@@ -51,7 +51,7 @@ class JobFolder:
         return plan
 
     def terms(self) -> dict[str, Any] | None:
-        """The terms that were kept, if some were."""
+        """The terms of this folder's job, if there are some."""
         return self._read_json("terms.json")
 
     @property
@@ -60,7 +60,7 @@ class JobFolder:
         return secret_in(self.folder)
 
     def secret_of(self, run: int) -> bytes:
-        """What the randomness of one run of this job follows from, so that a fresh start has other weights."""
+        """The secret of one run of this job; another run has another secret, and so other weights."""
         if run == 1:
             return self.secret
         return hmac.digest(self.secret, f"colonnade/run/{run}".encode(), "sha256")
@@ -71,7 +71,7 @@ class JobFolder:
 
     @property
     def run(self) -> bytes:
-        """At the owner: what it calls the run in this folder, drawn once; in another folder it is another run."""
+        """At the owner: the random name of the run in this folder; another folder holds another run."""
         known = self._read_json("run.json")
         if known is None:
             known = {"run": os.urandom(16).hex()}
@@ -79,10 +79,10 @@ class JobFolder:
         try:
             return bytes.fromhex(known["run"])
         except (KeyError, TypeError, ValueError):
-            raise CheckpointError(f"{self.folder / 'run.json'} is damaged; start anew in another folder.") from None
+            raise CheckpointError(f"{self.folder / 'run.json'} is damaged; start over in another folder.") from None
 
     def end(self, **facts: Any) -> None:
-        """Note that the job is at its end: it is not served again."""
+        """Note that the job has ended and is not served again."""
         write_text(self.folder / ENDED, json.dumps(facts), durable=True)
 
     @property
@@ -103,7 +103,7 @@ class JobFolder:
         if facts is None:
             return None
         if facts.get("files") != files:
-            raise ManifestError("the files changed since their rows were aligned; bring those back, or start anew.")
+            raise ManifestError("the files changed since their rows were aligned; bring those back, or start over.")
         try:
             with opened(self.folder / "rows.bin") as file:
                 raw = file.read()
@@ -112,25 +112,18 @@ class JobFolder:
         if hashlib.sha256(raw).hexdigest() != facts.get("rows"):
             raise CheckpointError(
                 f"{self.folder / 'rows.bin'} is not as it was kept: its rows may be others, or in another order; start "
-                "anew in another folder."
+                "over in another folder."
             )
         return np.frombuffer(raw, "<i8").astype(np.int64), facts
 
     def _read_json(self, name: str) -> dict[str, Any] | None:
-        try:
-            value = read_json(self.folder / name)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            value = None
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{self.folder / name} is damaged; start anew in another folder.")
-        return value
+        kept: dict[str, Any] | None = read_kept(self.folder / name, dict, "; start over in another folder")
+        return kept
 
 
 @contextmanager
 def only_process_in(folder: Path) -> Iterator[None]:
-    """Refuse a second process in a party's folder: it would take the first one's place, and so end the job."""
+    """Refuse a second process in a party's folder: it would replace the first one's connection, and so end the job."""
     with (make_folder(folder) / ".lock").open("ab") as file:
         lock_file(file.fileno(), f"another process is at work in {folder}")
         yield

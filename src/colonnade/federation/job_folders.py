@@ -24,7 +24,7 @@ class JobFolders:
     name: str
 
     def of(self, terms: Mapping[str, Any]) -> Path:
-        """The folder of a job, which need not be there yet; one whose end was told is refused."""
+        """The folder of a job, which need not exist yet; a job that has ended is refused."""
         job = job_id(terms).hex()
         if "predict" in terms:
             place = self._training(terms["job"], _digest_in(terms)) / "predictions" / job[:8]
@@ -60,12 +60,12 @@ class JobFolders:
         raise MessageError(f"'{self.name}' was told the end of a job that it has not signed.")
 
     def _training(self, name: str, job: str) -> Path:
-        """The owner chose the job's name, so it must not choose the folder."""
+        """The folder of a training. The owner chose the job's name, so the name must not lead to another folder."""
         return self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}-{job[:8]}"
 
 
 def _digest_in(terms: Mapping[str, Any]) -> str:
-    """Which terms a prediction says that its training had."""
+    """The digest of the training's terms that a prediction names."""
     section = terms["predict"]
     of = section.get("of") if isinstance(section, Mapping) else None
     if not isinstance(of, str) or not re.fullmatch(r"[0-9a-f]{64}", of):

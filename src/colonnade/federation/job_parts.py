@@ -1,8 +1,8 @@
-"""What follows from the terms and the plan of a job alone, the same at every side."""
+"""Values that every side works out alike from the terms and the plan of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ import torch
 
 from colonnade import models, seal
 from colonnade.core import optim
-from colonnade.core.method import make_method
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import TASKS
 from colonnade.errors import ManifestError
-from colonnade.federation.terms import digest, job_id, keys_in
+from colonnade.federation.terms import digest, job_id, keys_in, method_in
 from colonnade.jobs.table_sections import PartySection
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.schema import Schema
@@ -62,7 +61,7 @@ def preparation_in(folder: Path, name: str) -> Preparation:
 
 
 def stand_in(plan: Mapping[str, Any], name: str) -> Table:
-    """A party's training table as the plan has it, in which nothing true stands."""
+    """A party's training table with the shape that the plan gives, and without real values."""
     _, rows, shape = next(table for table in plan["tables"] if table[0] == name)
     return Table(np.arange(rows), torch.zeros(1, *shape).expand(rows, *shape), name=name)
 
@@ -84,8 +83,7 @@ def prepared(
 ) -> tuple[Table, Table]:
     """A side's tables, to train on and to test on; the latter has one row if there are none."""
     how = {key: value for key, value in terms["prepare"].items() if value is not None and key != "test"}
-    train, held = _cut(rows, terms)
-    return prepare_alone(sheet, rows, train, held, None, labels, **{**_PREPARED, **how})
+    return prepare_alone(sheet, rows, _cut(rows, terms), None, labels, **{**_PREPARED, **how})
 
 
 def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:
@@ -97,17 +95,16 @@ def party_spec(
     terms: Mapping[str, Any], plan: Mapping[str, Any], name: str, identity: Identity, train: Table, test: Table
 ) -> PartySpec:
     """What makes a party's server, as terms and plan describe it."""
-    options, names = dict(terms["method"]), [table[0] for table in plan["tables"] if table[2]]
+    names = [table[0] for table in plan["tables"] if table[2]]
     member = names.index(name)
-    method = make_method(options.pop("name"), **options)
     return PartySpec(
         member=member,
         names=tuple(names),
         blinded=tuple(party for party in names if party != terms["owner"]),
         table=train,
-        method=method,
-        model=_builder(models.make_model, plan["model"][member], models.default_model),
-        optimizer=_builder(optim.make_optimizer, plan["optimizer"][member]),
+        method=method_in(terms),
+        model=models.described(plan["model"][member]),
+        optimizer=optim.described(plan["optimizer"][member]),
         task=TASKS[plan["settings"]["task"]](plan["outputs"]),
         settings=Settings(**plan["settings"]),
         seals=seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]]),
@@ -122,9 +119,3 @@ def party_spec(
 def _cut(rows: np.ndarray, terms: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     test = terms["prepare"].get("test")
     return parts(len(rows), 0.2 if test is None else test, int(terms["train"].get("seed", 0)))
-
-
-def _builder(make: Callable[..., Any], entry: dict[str, Any], default: Any = None) -> Any:
-    options = dict(entry)
-    kind = options.pop("kind")
-    return default if kind == "default" else make(kind, **options)

@@ -54,7 +54,7 @@ class _PartyStream:
     """One stream of one party."""
 
     def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
-        """``cut`` ends it at once, though the party reads nothing of what is on its way."""
+        """``cut`` ends the stream at once, although the party may not have read all that was sent."""
         self.party, self.number, self.cut = party, number, cut
         self.inbox = Inbox(party)
         self.outgoing: SimpleQueue[bytes | None] = SimpleQueue()
@@ -68,13 +68,13 @@ class _PartyStream:
         self.finish(GONE)
 
     def finish(self, why: str) -> None:
-        """Take and send nothing more."""
+        """Neither receive nor send any more."""
         self.inbox.end(why)
         self.outgoing.put(None)
 
 
 class Listener:
-    """Listens at ``address`` for the parties ``names``; whoever else comes is told why not and goes.
+    """Listens at ``address`` for the parties ``names``; anybody else is refused with a reason.
 
     Each stream of a party has a number, higher than those before; a new one replaces the last.
     """
@@ -89,7 +89,7 @@ class Listener:
         crl: Path | None = None,
         turned_away: Callable[[str], None] | None = None,
     ) -> None:
-        """``turned_away`` is told why, when a connection is cut over which no party came."""
+        """``turned_away`` is called with the cause when a connection is cut over which no party came."""
         self._grpc = load_grpc()
         self._names, self._limit, self._crl, self._ca = frozenset(names), limit, crl, credentials.ca
         self._streams: dict[str, _PartyStream] = {}
@@ -135,11 +135,11 @@ class Listener:
             if not self._changed.wait_for(lambda: self._present(party) > after or self._closed, max(seconds, 0.0)):
                 raise AwayError(f"'{party}' did not connect within {seconds:g} s; start it, or wait longer.", party)
             if self._closed:
-                raise Broken(f"the link to '{party}' broke: the owner closed it.", party)
+                raise Broken(f"the connection to '{party}' broke: the owner closed it.", party)
             return self._present(party)
 
     def send(self, party: str, connection: int, data: bytes) -> None:
-        """Hand a message to the stream, and do not wait for it to be gone."""
+        """Hand a message to the stream, without waiting until it is sent."""
         check_size(data, self._limit)
         self._stream(party, connection).outgoing.put(data)
 
@@ -161,7 +161,7 @@ class Listener:
             self._closed = True
             self._changed.notify_all()
         for party in [*self._streams]:
-            self.hang_up(party, "the owner closed the link.")
+            self.hang_up(party, "the owner closed the connection.")
         self._gate.refuse_more()
         self._server.stop(_CLOSING).wait(2 * _CLOSING)
         self._gate.close()
@@ -173,7 +173,7 @@ class Listener:
 
     def _check_name(self, party: str) -> None:
         if party not in self._names:
-            raise LinkError(f"there is no party '{party}' on this link; there are {', '.join(sorted(self._names))}.")
+            raise LinkError(f"there is no party '{party}' on this port; there are {', '.join(sorted(self._names))}.")
 
     def _stream(self, party: str, connection: int, *, ended: bool = False) -> _PartyStream:
         """The stream of that number; one that ended may still have a message to take."""
@@ -181,13 +181,13 @@ class Listener:
         stream = self._streams.get(party)
         if stream is None or stream.number != connection:
             why = "another connection of it took its place." if stream is not None else "it has none."
-            raise Broken(f"the link to '{party}' broke: {why}", party)
+            raise Broken(f"the connection to '{party}' broke: {why}", party)
         if stream.inbox.ended is not None and not ended:
             raise stream.inbox.broken()
         return stream
 
     def _serve(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """One stream, in a thread of its own: whatever is handed to it goes out, until it ends."""
+        """Serve one stream in a thread of its own: send the messages that are handed to it, until it ends."""
         stream = self._admit(context)
         context.send_initial_metadata((ACCEPTED,))
         Thread(target=stream.read, args=(requests,), name=f"from {stream.party}", daemon=True).start()
@@ -197,7 +197,7 @@ class Listener:
             context.abort(self._grpc.StatusCode.ABORTED, stream.goodbye)
 
     def _refuse(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """A stream of another name: it counts for the connection that it came over."""
+        """Refuse a stream of another name, and count it for its connection."""
         self._gate.count(context.peer())
         context.abort(self._grpc.StatusCode.UNIMPLEMENTED, "an owner has one stream, of another name.")
         yield b""
@@ -230,7 +230,7 @@ class Listener:
         return stream
 
     def _check_certificate(self, about: dict[str, list[bytes]]) -> str:
-        """The name of who connected, by nothing but the certificate that TLS has checked."""
+        """The name of the party that connected, from the certificate that TLS has checked."""
         if about.get("ssl_tls_version") != [b"TLSv1.3"]:
             raise LinkError("the connection is not TLS 1.3; use a newer TLS library.")
         pem = b"".join(about.get("x509_pem_cert", ()))
@@ -242,7 +242,7 @@ class Listener:
 
 
 class _Any:
-    """One handler for all names that nobody else knows."""
+    """One handler for all other service names."""
 
     def __init__(self, handler: Any) -> None:
         self.handler = handler
@@ -253,7 +253,7 @@ class _Any:
 
 
 class _Threads(Executor):
-    """A thread per task, none of which keeps the process alive: streams would, until their ends time out."""
+    """A thread per task. None keeps the process alive, as streams would until they time out."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         """Start the work at once."""

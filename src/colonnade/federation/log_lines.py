@@ -25,7 +25,7 @@ from colonnade.errors import unknown
 FORMATS = ("lines", "json")
 LONGEST = 2000  # characters of a message
 _PLAIN = (str, int, float, bool, type(None))
-_OWN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_USUAL = {"message", "asctime", "taskName"}  # fields that a record has at times
 _FORMATTED = re.compile(r"""(tensor|array|Parameter containing:)\s*\(.*|\bb(['"]).*?\2""", re.S)
 
 
@@ -66,7 +66,7 @@ class NoValues(logging.Filter):
     """Lets every record pass, with everything taken out of it that is no plain value."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Make one record fit to be written, wherever it goes from here."""
+        """Remove from a record what no log may show."""
         args = record.args
         if isinstance(args, tuple):
             record.args = tuple(plain(value) for value in args)
@@ -78,8 +78,7 @@ class NoValues(logging.Filter):
         except (TypeError, ValueError):  # as %d for what is now <Tensor>; a log line must not end a run
             text = f"{record.msg} {record.args}"
         record.msg, record.args = _without_values(text)[:LONGEST], None
-        for name in set(vars(record)) - _OWN:
-            shown = plain(getattr(record, name))
+        for name, shown in _facts(record).items():
             setattr(record, name, _without_values(shown)[:LONGEST] if isinstance(shown, str) else shown)
         if record.exc_info and record.exc_info[1] is not None:
             record.exc_text = _trace(record.exc_info[1])
@@ -108,7 +107,7 @@ class Json(logging.Formatter):
 
 
 def log_to(how: str = "lines", level: int | str = logging.INFO, stream: TextIO | None = None) -> logging.Logger:
-    """Send what Colonnade logs to a stream (stderr, if none is given); calling it again changes its mind."""
+    """Send Colonnade's log to a stream (by default stderr); a later call replaces the earlier one."""
     if how not in FORMATS:
         raise unknown("log format", how, FORMATS)
     log = logging.getLogger("colonnade")
@@ -125,7 +124,9 @@ def log_to(how: str = "lines", level: int | str = logging.INFO, stream: TextIO |
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: plain(value) for name, value in vars(record).items() if name not in _OWN}
+    """What ``extra=`` added to a record; others in this process may add fields to every record, as Ray does."""
+    foreign = vars(logging.makeLogRecord({})).keys() | _USUAL
+    return {name: plain(value) for name, value in vars(record).items() if name not in foreign and name[0] != "_"}
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -133,7 +134,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """An error's own words, if they are words."""
+    """An error's own text, if it is a text."""
     said = str(error) if all(type(arg) in _PLAIN for arg in error.args) else "<left out>"
     return f"{type(error).__name__}: {_without_values(said)}"
 

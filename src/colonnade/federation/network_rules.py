@@ -1,4 +1,4 @@
-"""What a party's own network may be: what it sends of a row must not give its columns away.
+"""Which networks a party accepts: what they send of a row must not reveal the party's columns.
 
 A network without a hidden layer is one matrix and a bend. Whoever gets as many numbers of a row as the party has
 columns has a linear system for the columns; a few known rows give the matrix. A narrow network gives no fewer: rounds
@@ -37,6 +37,7 @@ class Sketch:
     """Builds a party's networks without their numbers, and remembers those that read its rows."""
 
     leaders: Sequence[str] = (OWNER,)
+    lacks_rows: bool = False  # between organisations all parties have all rows
 
     def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int) -> None:
         self.model, self.shape, self.party = model, shape, party
@@ -64,12 +65,7 @@ class Sketch:
 
 
 def sketch(
-    method: Method,
-    model: ModelBuilder,
-    optimizer: OptimizerBuilder,
-    own: Table,
-    member: int,
-    outputs: int,
+    method: Method, model: ModelBuilder, optimizer: OptimizerBuilder, own: Table, member: int, outputs: int
 ) -> Sketch:
     """A party's networks as they would be, if they are not too large for it."""
     made = Sketch(model, own.shape, member)

@@ -1,4 +1,4 @@
-"""How large the networks are that follow from what parties claim of their rows, before anything is built of them."""
+"""The size of the networks that parties' claimed row shapes lead to, computed before anything is built."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class AlignedRows:
 def align_rows(
     handshake: OwnerHandshake, sheet: Sheet, folder: JobFolder, on_progress: Progress | None = None
 ) -> AlignedRows:
-    """Tell everybody that all have signed, and find the common rows; nothing is asked again that all have kept."""
+    """Show everybody all signatures, and find the common rows; rows that all sides kept are not aligned again."""
     kept = folder.rows(sheet.digest)
     proofs = handshake.tell_signed()
     if kept is not None and proofs == {kept[1]["proof"]}:

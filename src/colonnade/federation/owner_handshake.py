@@ -34,7 +34,7 @@ class OwnerHandshake:
     def __init__(
         self, terms: dict[str, Any], identity: Identity, run_folder: JobFolder, transport: OwnerTransport
     ) -> None:
-        """``run_folder`` has the number of the run, by which parties know whether a run goes on or begins afresh."""
+        """``run_folder`` has the number of the run, by which parties know whether a run goes on or begins again."""
         self.terms, self.identity, self.run_folder, self.transport = terms, identity, run_folder, transport
         self.name, self.job, self.keys = str(terms["owner"]), job_id(terms), keys_in(terms)
         self.plan: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class OwnerHandshake:
             self._open(link, "align", {})
 
     def prepare(self, common: CommonRows) -> None:
-        """Have everybody prepare the common rows; the shapes that they have are in the links afterwards."""
+        """Have everybody prepare the common rows; each party's row shape is in its link afterwards."""
         self._common = common
         for link in self.links:
             self._say_prepare(link, common)
@@ -87,12 +87,12 @@ class OwnerHandshake:
             self._say_begin(link)
 
     def enter(self, party: str) -> None:
-        """Lead one party that came back through everything that was agreed before it went."""
+        """Lead one party that came back through the whole handshake again."""
         link = self.transport.links[party]
         self._say_terms(link)
         proof = self._say_signed(link)
         if self._common is None or proof != self._common.proof:
-            raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job anew.")
+            raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job again.")
         self._say_prepare(link, self._common)
         self._say_plan(link)
         self._say_begin(link)

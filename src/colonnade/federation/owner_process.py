@@ -29,22 +29,16 @@ from colonnade.run.make_plan import start
 from colonnade.run.rehearsal import outputs_of, rehearse_tables
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
-from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
 from colonnade.store import checkpoint
 from colonnade.tables.align.alignment_owner import Progress
-from colonnade.wire.ledger import OWNER
 
 
 class OwnerProcess:
     """One training of a federation, as its owner leads it."""
 
     def __init__(
-        self,
-        job_file: OwnerFile,
-        folder: Path,
-        metrics: Metrics | None = None,
-        listener: Connections | None = None,
+        self, job_file: OwnerFile, folder: Path, metrics: Metrics | None = None, listener: Connections | None = None
     ) -> None:
         """``listener`` is what parties connect to; by default a port of this machine."""
         self.job_file, self.folder = job_file, folder
@@ -79,7 +73,7 @@ class OwnerProcess:
         return run
 
     def finished(self) -> dict[str, Any] | None:
-        """The summary of a run that came to its end before; whoever has not heard of that is told now."""
+        """The summary of a run that ended before; parties that were not told of the end are told now."""
         if not self.session.end.is_over:
             return None
         self.session.tell_end()
@@ -93,13 +87,13 @@ class OwnerProcess:
     # the run
 
     def _ready(self) -> tuple[Run, list[Table]]:
-        """The run before its first round, or where it was, and the tables to test on."""
+        """The run before its first round or at its newest checkpoint, and the tables to test on."""
         self.session.check_agreed()
         train, test = self._tables()
         return self._begin(train), test
 
     def _tables(self) -> tuple[list[Table], list[Table]]:
-        """The owner's own tables, and for every party one of its width in which nothing true stands."""
+        """The owner's own tables, and for every party a table of its width without real values."""
         session, rows = self.session, self.session.aligned.rows
         kind = self.job_file.job.train.task or ("several" if len(session.sheet.labels) > 1 else "classes")
         own, test_rows = prepared(session.sheet, rows, self.terms, kind), held_out(rows, self.terms)
@@ -118,14 +112,7 @@ class OwnerProcess:
         session.status.describe(self.job_file.job.name, what.settings.rounds)
         handshake.sign_plan(self._planned(what, tables, schema))
         session.folder.keep_plan(handshake.plan)
-        far = RemoteSetup(
-            connect=lambda _: session.transport,
-            schema=schema,
-            job=handshake.job,
-            keys={name: key for name, key in handshake.keys.items() if name != session.name},
-            secrets=dict.fromkeys((OWNER, session.name), session.folder.secret),
-        )
-        run = start(what, tables, self.folder, far)
+        run = start(what, tables, self.folder, session.remote_setup(schema, session.folder.secret))
         if checkpoint.is_there(self.folder / "checkpoints"):
             run.load(self.folder)
         else:

@@ -31,6 +31,8 @@ from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, job_id
 from colonnade.run.training import Run
 from colonnade.runtime.remote.remote_backend import RemoteBackend
+from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.runtime.schema import Schema
 from colonnade.tables.align.alignment_owner import Progress
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ledger import OWNER
@@ -73,7 +75,7 @@ class OwnerSession:
             os.urandom(16),
             job_file.federation.deadline,
             OwnerRecords(self.audit, self.metrics, self.status),
-            enter=self._enter,
+            enter=lambda party: self.handshake.enter(party),
         )
         self.handshake = OwnerHandshake(job.terms, self.identity, JobFolder(job.run_folder), self.transport)
         self.end = EndOfJob(self.folder, self.transport, self.identity, self.handshake.job)
@@ -105,7 +107,7 @@ class OwnerSession:
             self._agree()
 
     def _agree(self, on_progress: Progress | None = None) -> None:
-        """From terms to rows, with the very processes that are here; it counts only if all of it was done."""
+        """Sign the terms and align rows with the parties' present processes; only complete agreements count."""
         for link in self.handshake.links:
             link.agreed_as = None
         self.handshake.sign_terms()
@@ -114,13 +116,10 @@ class OwnerSession:
         for link in self.handshake.links:
             link.agreed_as = link.incarnation
 
-    def _enter(self, party: str) -> None:
-        self.handshake.enter(party)
-
     # what the owner knows of the parties' rows
 
     def stand_in(self, party: str, like: Table) -> Table:
-        """A table with a party's row shape and the owner's ids, in which nothing true stands."""
+        """A table with a party's row shape and the owner's ids, without real values."""
         shape = self.shape_of(party)["shape"]
         return Table(ids=like.ids, columns=torch.zeros(1, *shape).expand(like.rows, *shape), name=party)
 
@@ -130,11 +129,17 @@ class OwnerSession:
         assert shape is not None, f"'{party}' was not asked to prepare its rows"
         return shape
 
+    def remote_setup(self, schema: Schema, secret: bytes) -> RemoteSetup:
+        """How a run reaches the parties; what the owner's process draws follows from its secret."""
+        keys = {name: key for name, key in self.handshake.keys.items() if name != self.name}
+        secrets = dict.fromkeys((OWNER, self.name), secret)
+        return RemoteSetup(lambda _: self.transport, schema, self.handshake.job, keys=keys, secrets=secrets)
+
     # the end
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """Show that the owner is alive meanwhile; if it ends here with an error, tell everybody why."""
+        """Give signs of life during the work; if it ends with an error, tell everybody why."""
         try:
             with self.status.beating():
                 yield
@@ -153,7 +158,7 @@ class OwnerSession:
             return
         backend = run.parties.backend
         assert isinstance(backend, RemoteBackend)
-        self.end.tell(backend.parties, lambda party: backend.parties[party].call("end"))
+        self.end.tell(backend.parties, lambda party: backend.parties[party].end())
 
     def finish(self, **facts: Fact) -> None:
         """Note that the job is finished, and seal the audit log."""

@@ -1,4 +1,4 @@
-"""How the owner reaches its parties, whatever connects them: after a broken connection it asks the same again."""
+"""How the owner reaches its parties. After a broken connection it sends the same request again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Connections(Protocol):
         """Wait until the party has a connection with a number above ``after``, and give it."""
 
     def send(self, party: str, connection: int, data: bytes) -> None:
-        """Hand a message over, and do not wait for it to be gone."""
+        """Hand a message over, without waiting until it is sent."""
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
@@ -50,7 +50,7 @@ class Connections(Protocol):
 
 @dataclass(frozen=True)
 class OwnerRecords:
-    """Where the owner writes down what happens: for auditors, for monitoring, for whoever asks for its status."""
+    """Where the owner writes down what happens: for auditors, for monitoring, and for status requests."""
 
     audit: AuditLog
     metrics: Metrics
@@ -113,7 +113,7 @@ class OwnerTransport:
         return link.session
 
     def give(self, party: str, name: str, table: Table) -> None:
-        """Everybody brings its own rows."""
+        """Do nothing: every party brings its own rows."""
 
     def is_absent(self, party: str | None) -> bool:
         """Whether the party stopped answering, and was not led through the handshake again."""
@@ -228,9 +228,9 @@ class OwnerTransport:
                 return
 
     def _check_time(self, link: PartyLink, until: float) -> None:
-        """A party that opens one connection after the other and answers on none is absent, too."""
+        """Note a party as absent that opens one connection after the other and answers on none."""
         if time.monotonic() >= until:
-            why = f"'{link.name}' answered on none of its lines within {self.deadline:g} s."
+            why = f"'{link.name}' answered on none of its connections within {self.deadline:g} s."
             raise self._lose(link, why, until)
 
     def _lose(self, link: PartyLink, why: str, until: float | None = None, *, connected: bool = False) -> AwayError:
@@ -261,7 +261,7 @@ class OwnerTransport:
         try:
             what, number = title(data)
         except MessageError as error:
-            raise MessageError(f"'{link.name}' sent what is no letter: {error}") from None
+            raise MessageError(f"'{link.name}' sent what is no reply: {error}") from None
         self.audit.received(link.name, what, data, round=number)
         self.metrics.received(link.name, len(data))
         return data
@@ -273,5 +273,5 @@ def _word(packet: Packet) -> Outgoing:
 
 
 def _earlier(error: AwayError, until: float) -> str:
-    """What a connection says that gave a party up before the deadline; nothing if it only waited till then."""
+    """Why a connection gave a party up before the deadline; empty if it waited until the deadline."""
     return str(error) if time.monotonic() < until else ""

@@ -43,7 +43,7 @@ class PartyConnection:
         return self._inbox.take(seconds)
 
     def send(self, data: bytes) -> None:
-        """Hand a message to the stream, and do not wait for it to be gone."""
+        """Hand a message to the stream, without waiting until it is sent."""
         check_size(data, self._limit)
         if self._inbox.ended is not None:
             raise self._inbox.broken()

@@ -1,4 +1,4 @@
-"""What a party counts by itself, in its own folder and on the disk before anything leaves that it is the price of."""
+"""What a party counts in its own folder: each count is on the disk before the party sends what it counts."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.disk.small_files import opened, read_json
+from colonnade.disk.small_files import opened, read_kept
 from colonnade.disk.whole_files import make_folder, write_bytes, write_text
 from colonnade.errors import CheckpointError, ManifestError, PrivacyError
 from colonnade.federation.terms import job_id
+
+_LOST = ", and with it what was counted; bring it back, or use a new folder"  # if a count cannot be read
 
 
 class Runs:
     """How often a party let a job begin: another job is one more run, and so is the same job begun afresh.
 
     The owner names a run by a number that it drew and keeps in its folder. Whoever leads a job with another number
-    has not the folder that the run is in, so it begins anew.
+    has not the folder that the run is in, so it begins again.
     """
 
     def __init__(self, folder: Path) -> None:
         self.place = make_folder(folder) / "runs.json"
 
     def allow(self, terms: Mapping[str, Any], run: bytes, most: int, name: str) -> int:
-        """Count a run that is new, and refuse it if it is one too many; which run of its job it is, from 1."""
-        signed: list[str] = _counted(self.place, list, [])
+        """The number of a run within its job, from 1; a new run is counted, and refused if it is one too many."""
+        signed: list[str] = read_kept(self.place, list, _LOST) or []
         job = job_id(terms).hex()
         this = f"{job}:{run.hex()}"
         if this not in signed:
@@ -43,20 +45,20 @@ class Runs:
 
     def number(self, job: str, run: bytes) -> int | None:
         """Which run of a job it is, from 1; None if it was never begun."""
-        signed: list[str] = _counted(self.place, list, [])
+        signed: list[str] = read_kept(self.place, list, _LOST) or []
         this = f"{job}:{run.hex()}"
         return _number(signed, job, this) if this in signed else None
 
 
 class Alignments:
-    """How often a party began to compare its ids in one job: a crash needs another time, an owner that probes many."""
+    """How often a party began to compare its ids in one job: a crash needs one more, trying out ids many."""
 
     def __init__(self, folder: Path) -> None:
         self.place = folder / "alignments.json"
 
     def allow(self, most: int, name: str) -> None:
         """Count one more; refuse it if it is one too many."""
-        begun: int = _counted(self.place, int, 0)
+        begun: int = read_kept(self.place, int, _LOST) or 0
         if begun >= most:
             raise PrivacyError(
                 f"'{name}' has compared its ids {begun} times in this job and allows {most}, since each time tells of "
@@ -77,7 +79,7 @@ class OpenRows:
 
     def check(self, rows: np.ndarray, run: int, name: str) -> None:
         """Refuse rows that this run does not have, or that no run of this job had."""
-        digests: dict[str, str] = _counted(self.runs, dict, {})
+        digests: dict[str, str] = read_kept(self.runs, dict, _LOST) or {}
         if digests.get(str(run), _digest(rows)) != _digest(rows):
             raise ManifestError(
                 f"the alignment gave '{name}' other rows than this run has, or another order; a run keeps its rows: "
@@ -92,7 +94,7 @@ class OpenRows:
     def open(self, rows: np.ndarray, run: int, name: str) -> None:
         """Note that a run has these rows, before it is served from them."""
         self.check(rows, run, name)
-        digests: dict[str, str] = _counted(self.runs, dict, {})
+        digests: dict[str, str] = read_kept(self.runs, dict, _LOST) or {}
         if str(run) in digests:
             return
         if not digests:
@@ -121,16 +123,3 @@ def _raw(rows: np.ndarray) -> bytes:
 
 def _digest(rows: np.ndarray) -> str:
     return hashlib.sha256(_raw(rows)).hexdigest()
-
-
-def _counted(place: Path, kind: type, nothing: Any) -> Any:
-    """What a party has counted; if that cannot be read it is not taken for nothing."""
-    try:
-        count = read_json(place)
-    except FileNotFoundError:
-        return nothing
-    except (OSError, ValueError):
-        count = None
-    if not isinstance(count, kind):
-        raise CheckpointError(f"{place} is damaged, and with it what was counted; bring it back, or use a new folder.")
-    return count

@@ -74,7 +74,7 @@ class PartyHandshake:
         }
 
     def check_word(self, word: str) -> None:
-        """Refuse a word that there is not."""
+        """Refuse an unknown word."""
         if word not in self._words:
             raise unknown("word", word, self._words)
 
@@ -107,7 +107,7 @@ class PartyHandshake:
         if difference:
             raise ManifestError(
                 f"the terms are not those that '{self.name}' has signed, in {difference}; undo that, or start both "
-                "anew."
+                "again."
             )
         self._take_run(terms, run)
         return {"signature": sign(self.identity, "terms", terms).hex()}
@@ -118,7 +118,7 @@ class PartyHandshake:
         if "predict" in terms:
             if not self.party_file.predict:
                 raise ManifestError(
-                    f"'{self.name}' allows no prediction; write files = '...' in [predict] of its paper."
+                    f"'{self.name}' allows no prediction; write files = '...' in [predict] of its party file."
                 )
             trained, number = self._folders.trained(terms, run)
             Runs(self.folder).allow(terms, run, most, self.name)
@@ -199,7 +199,7 @@ class PartyHandshake:
         signature = hex_of(facts, "signature", 64)
         verify(self.party_file.owner, signed_bytes("plan", plan), signature, "the owner's plan")
         if plan.get("terms") != digest(job.terms).hex():
-            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start anew.")
+            raise ManifestError(f"a plan of other terms came to '{self.name}' than it has signed; start over.")
         own, allow = self._tables[0], self.party_file.allow
         if job.trained is not None:
             check_prediction_plan(plan, job.run_folder.plan(), self.name, own.rows, allow)
@@ -220,7 +220,7 @@ class PartyHandshake:
         return {}
 
     def _end(self, facts: Facts) -> Facts:
-        """The job is over, though no request of a run could say so: one of the sides came back only for that."""
+        """End the job by a word, when no request of a run could end it because a side was restarted."""
         job = hex_of(facts, "job", 16)
         due = signed_bytes("end", {"job": job.hex()})
         verify(self.party_file.owner, due, hex_of(facts, "signature", 64), "the owner's end of the job")

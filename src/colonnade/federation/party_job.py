@@ -22,7 +22,7 @@ from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.runtime.remote.scope import PREDICTION, TRAINING
 from colonnade.seal.sum_book import SumRules
-from colonnade.store.budget_file import read_spent, write_spent
+from colonnade.store.budget_file import load_budgets, save_budgets
 from colonnade.store.preparation_files import write_preparations
 from colonnade.store.state_folder import StateFolder
 from colonnade.tables.align.align_sheets import AlignmentGroup
@@ -87,11 +87,11 @@ class PartyJob:
         """What serves the requests of a training or a prediction, with the budget that was used before."""
         make = self._training_server if self.trained is None else self._prediction_server
         party = make(plan, tables, session)
-        read_spent(self.training.folder, party.ends, [self.name])
+        load_budgets(self.training.folder, party.ends, [self.name])
         return party
 
     def _training_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
-        """From the newest state of its run, or afresh."""
+        """The server of a training, from the newest state of its run or from the beginning."""
         own = self.run_folder
         own.keep_plan(dict(plan))
         write_preparations(own.folder, {self.name: tables[0].preparation})
@@ -104,7 +104,7 @@ class PartyJob:
         return party
 
     def _prediction_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:
-        """With the model as its training kept it, which is not changed."""
+        """The server of a prediction, with the model of its training, which is not changed."""
         rows, table = tables[0], stand_in(plan, self.name)
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
@@ -123,7 +123,7 @@ class PartyJob:
 
 
 class BudgetKeeper:
-    """Writes down what the privacy budget has paid for before that leaves: the owner says when states are kept."""
+    """Saves the privacy budget before a message that it paid for leaves; the owner decides when states are kept."""
 
     def __init__(self) -> None:
         self._server: PartyServer | None = None
@@ -135,7 +135,7 @@ class BudgetKeeper:
             self._server, self._released = server, {}
         budget = server.half.end.budget
         if budget is not None and budget.releases != self._released:
-            write_spent(job.training.folder, server.ends, [job.name])
+            save_budgets(job.training.folder, server.ends, [job.name])
             self._released = budget.releases
 
 

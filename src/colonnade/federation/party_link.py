@@ -26,7 +26,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(frozen=True)
 class PartyAbsence:
-    """That a party does not answer: since when, by the monotonic clock, and the error that says why."""
+    """The absence of a party: since when, by the monotonic clock, and the error that says why."""
 
     since: float
     error: AwayError
@@ -67,30 +67,30 @@ class PartyLink:
         return self.agreed_as == self.incarnation
 
     def met(self, incarnation: bytes) -> None:
-        """A process of this party answered a hello; another process than before begins the handshake anew."""
+        """A process of this party answered a hello; another process than before begins the handshake again."""
         if incarnation != self.incarnation:
             self.conversation.restart()
         self.conversation.say("hello")
         self.incarnation = incarnation
 
     def lost(self, error: AwayError, since: float) -> None:
-        """It does not answer; nobody waits for its reply any longer."""
+        """Note that it does not answer; its reply is not waited for any longer."""
         self.absence, self.request = PartyAbsence(since, error), None
 
     def returned(self) -> None:
-        """It answers again."""
+        """Note that it answers again."""
         self.absence = None
 
     def asked(self, request: Outgoing) -> None:
-        """A request goes out to which it owes a reply."""
+        """Note a request that waits for its reply."""
         self.request = request
 
     def replied(self) -> None:
-        """The reply came, whatever it says."""
+        """Note that the reply came, whatever it says."""
         self.request = None
 
     def opened(self, session: bytes) -> None:
-        """From now on requests and replies are of this session."""
+        """Begin a session: from now on requests and replies belong to it."""
         self.session = session
 
     def may_say(self, word: str) -> None:

@@ -53,7 +53,7 @@ class PartyProcess:
         self.status = StatusFile(make_folder(folder), party_file.party.name, "", 0, [OWNER])
 
     def run(self) -> None:
-        """Serve until the owner says that the job is at its end, or the operator's patience is."""
+        """Serve until the owner ends the job, or until the operator's patience is over."""
         try:
             with threads(1), self.status.beating():
                 while not self.session.ended:
@@ -94,7 +94,7 @@ class PartyProcess:
         self._report("The job is finished.")
 
     def stop(self, why: str) -> None:
-        """Note that it ends here, before the job does."""
+        """Note that this side stops before the end of the job."""
         with suppress(FolderError):  # a full disk may be what it ends by
             self.status.state("stopped", why)
             if self.session.audit is not None:
@@ -103,7 +103,7 @@ class PartyProcess:
         self._report(f"This side stopped: {why}")
 
     def _report(self, state: str) -> None:
-        """Write this party's own report, if there is a job; no room for it changes nothing else."""
+        """Write this party's own report, if there is a job; a full disk is no error here."""
         job = self.session.handshake.job
         if job is None:
             return
@@ -113,7 +113,7 @@ class PartyProcess:
             log.warning("the report cannot be written: %s", error)
 
     def _serve_request(self, connection: PartyConnection, request: bytes) -> None:
-        """Answer a request; if this side cannot go on, the owner hears why."""
+        """Answer a request; if this side cannot go on, tell the owner why."""
         try:
             reply = self.answer(request)
         except ColonnadeError as error:
@@ -146,7 +146,7 @@ class PartyProcess:
             connection.close()
 
     def _hung_up(self, reason: str) -> ColonnadeError:
-        """Why it ends; if that is this side's own affair, by its refusal or the owner's, the exit code says so."""
+        """Why the connection ended, as the error with the right exit code: a refusal, or a broken connection."""
         if reason.startswith(REFUSED):
             return RefusedError(f"the owner hung up: {reason}")
         packet = read_packet(self._last) if self._last else None
@@ -174,7 +174,7 @@ class PartyProcess:
             self.status.describe(job, rounds)
 
     def _dialled(self, patience: float) -> PartyConnection:
-        """A connection to the owner; a refusal must come again before it is believed."""
+        """A connection to the owner; a refusal must come twice before it counts."""
         keys = self.party_file.keys
         while True:
             try:

@@ -81,7 +81,7 @@ class PartySession:
         return reply
 
     def note(self, packet: Packet, request: bytes, reply: bytes) -> None:
-        """Write a request and its reply down; what came before the job was known is written when it is."""
+        """Write a request and its reply to the audit log; those before the job is known are written later."""
         self._early = [*self._early, _Exchange(packet, request, reply)][-EARLY:]
         audit = self.audit
         if audit is not None:
@@ -112,7 +112,7 @@ class PartySession:
         """The reply to a request of an alignment or of a run."""
         server, job = self.handshake.server, self.handshake.job
         if server is None or job is None:
-            error = MessageError(f"a letter '{packet.kind}' came to '{self.name}' before anything was signed.")
+            error = MessageError(f"a request '{packet.kind}' came to '{self.name}' before anything was signed.")
             return self._refused(packet, error)
         try:
             self.conversation.say(REQUEST)

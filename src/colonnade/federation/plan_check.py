@@ -1,4 +1,4 @@
-"""What a party makes sure of before it signs a plan: that it follows from the terms, and that its operator allows it.
+"""The check of a plan before a party signs it: it must follow from the terms, and the operator must allow it.
 
 Settings, networks and messages are worked out of terms, rows and shapes, so nothing that the owner says is taken on
 trust but shapes, outputs and task.
@@ -7,11 +7,12 @@ trust but shapes, outputs and task.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.option_names import from_stored_names
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data.stand_ins import stand_ins
@@ -110,9 +111,9 @@ def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, o
     return make_plan(
         tables,
         method_in(terms),
-        TrainOptions(**given, runtime="federation").filled(),
-        model=_built(models.make_model, networks, models.default_model),
-        optimizer=None if terms["optimizer"] is None else _built(optim.make_optimizer, terms["optimizer"]),
+        TrainOptions(**from_stored_names(given), runtime="federation").filled(),
+        model=_built(models.described, networks),
+        optimizer=None if terms["optimizer"] is None else _built(optim.described, terms["optimizer"]),
         seal=[seal.make_seal(**entry) for entry in terms["seals"]],
     )
 
@@ -131,11 +132,9 @@ def _usual(proposal: Mapping[str, Any], name: str, own: Table) -> Any:
     return proposal["model"]
 
 
-def _built(make: Any, entries: Any, default: Any = None) -> Any:
+def _built(make: Callable[[dict[str, Any]], Any], entries: Any) -> Any:
     if isinstance(entries, list):
-        return [_built(make, entry, default) for entry in entries]
+        return [_built(make, entry) for entry in entries]
     if entries is None:
         raise MessageError("a plan came with a network or an optimiser that has no name.")
-    options = dict(entries)
-    kind = options.pop("kind")
-    return default if kind == "default" else make(kind, **options)
+    return make(entries)

@@ -1,4 +1,4 @@
-"""The owner's port: who has not shown a certificate yet is few, brief and short of words, whoever comes.
+"""The gate at the owner's port: it limits connections over which no party has shown its certificate yet.
 
 grpc takes every connection, keeps it for minutes and gives each a file; so anybody could use up the owner's files or
 its memory without any key. The gate accepts in grpc's place and hands the bytes on, as they are, to a socket that only
@@ -52,7 +52,7 @@ class Room:
 
     @classmethod
     def of(cls, most: int, each: int, parties: int) -> Room:
-        """So many, or fewer if this process may open fewer files; every party has its own place beside."""
+        """The limits, lower if this process may open fewer files; every party has a place of its own beside them."""
         share = min(1.0, _files() / USUAL_FILES)
         return cls(max(int(share * most), 4) + parties, max(int(share * each), 2) + parties)
 
@@ -86,19 +86,19 @@ class Gate:
         self._thread = Thread(target=self._run, name="gate", daemon=True)
 
     def start(self) -> None:
-        """Let them come; grpc listens at ``inner`` by now."""
+        """Begin to accept connections; grpc listens at ``inner`` by now."""
         self._wake.setblocking(False)
         self._selector.register(self._woken, EVENT_READ)
         self._listen()
         self._thread.start()
 
     def address_of(self, peer: str) -> str:
-        """From where somebody came whom grpc calls ``peer``."""
+        """The address of the connection that grpc knows as ``peer``."""
         pipe = self._named(peer)
         return "an address that is gone" if pipe is None else pipe.address
 
     def prove(self, peer: str, party: str) -> None:
-        """Over this connection came a stream of a party that showed its certificate: it stays."""
+        """Keep this connection: a party that showed its certificate opened a stream over it."""
         pipe = self._named(peer)
         if pipe is None:
             return
@@ -112,7 +112,7 @@ class Gate:
         self._nudge()
 
     def count(self, peer: str) -> None:
-        """One more stream came over this connection, which is cut if they are too many."""
+        """Count one more stream of this connection, and cut the connection if there are too many."""
         pipe = self._named(peer)
         if pipe is not None:
             pipe.streams += 1
@@ -120,14 +120,14 @@ class Gate:
             self._nudge()
 
     def refuse_more(self) -> None:
-        """Free the port; who is here stays."""
+        """Free the port; connections that are open stay."""
         self._is_shut = True
         if self._thread.ident is None:
             self._stop_listening()
         self._nudge()
 
     def close(self) -> None:
-        """Cut all, when what was said last has left."""
+        """Cut all connections, once their last bytes have left."""
         self.refuse_more()
         self._until = time.monotonic() + _DRAIN
         self._nudge()
@@ -163,7 +163,7 @@ class Gate:
         self._ended.set()
 
     def _rest(self) -> float:
-        """Seconds until something must be done though nobody came."""
+        """Seconds until the next deadline of a connection."""
         if self._until is not None:
             return 0.02
         with self._lock:
@@ -192,7 +192,7 @@ class Gate:
         self._make_room(self._silent, pipe, joined=False)
 
     def _look_at(self, pipe: Pipe) -> None:
-        """Something came on a connection; whatever is wrong with it ends this one only."""
+        """Read from a connection; an error ends only this connection."""
         try:
             if pipe.inner is None and pipe.outer.fileno() >= 0 and pipe.greet():
                 self._join(pipe)
@@ -229,8 +229,8 @@ class Gate:
         self._make_room(self._shaking, pipe, joined=True)
 
     def _wait_for(self, pipe: Pipe) -> None:
-        """Let the selector look for what must happen next; or it is over."""
-        if pipe.is_over or (not pipe.party and pipe.came > WORDS):
+        """Have the selector wait for the connection's next event, or close the connection if it is over."""
+        if pipe.is_over or (not pipe.party and pipe.bytes_received > WORDS):
             self._turn_away(pipe, "" if pipe.is_over else "too many words")
             return
         registered = self._selector.get_map()
@@ -244,7 +244,7 @@ class Gate:
                 self._selector.modify(end, mask, pipe)
 
     def _make_room(self, room: Room, new: Pipe, *, joined: bool) -> None:
-        """Of those that wait in the same stage as a new one, turn away who is too many."""
+        """Turn away the connections that are too many in the stage of a new one."""
         with self._lock:
             same = [pipe for pipe in self._waiting if (pipe.inner is not None) == joined]
         near = [pipe for pipe in same if pipe.address == new.address]
@@ -254,13 +254,13 @@ class Gate:
             self._turn_away(self._worst(same), "crowd")
 
     def _worst(self, waiting: Iterable[Pipe]) -> Pipe | None:
-        """The oldest of the address that has most of them; of addresses that parties came from only if all are."""
+        """The oldest connection of the address that has most; addresses of parties are taken last."""
         all_of = list(waiting)
         counts, known = Counter(pipe.address for pipe in all_of), set(self._known.values())
         return min(all_of, key=lambda pipe: (pipe.address in known, -counts[pipe.address], pipe.began), default=None)
 
     def _cut(self) -> None:
-        """Those that had their time, and those that nobody wants any more."""
+        """Turn away connections that are past their deadline or no longer wanted."""
         now = time.monotonic()
         with self._lock:
             late = [pipe for pipe in self._waiting if now - pipe.began > PATIENCE]
@@ -276,7 +276,7 @@ class Gate:
             self._tell(now)
 
     def _turn_away(self, pipe: Pipe | None, cause: str) -> None:
-        """Close a connection; with a cause, it is counted and told."""
+        """Close a connection; if there is a cause, count and log it."""
         if pipe is None:
             return
         if cause:

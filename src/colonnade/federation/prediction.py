@@ -31,11 +31,10 @@ from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, learns, terms_of
 from colonnade.run.train import resume
 from colonnade.run.training import Run
-from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
 from colonnade.study.scores import Scores
 from colonnade.tables.align.alignment_owner import Progress
-from colonnade.wire.ledger import OWNER, Ledger
+from colonnade.wire.ledger import Ledger
 
 _NUMBER = re.compile(r"[0-9a-f]{16}")
 
@@ -69,7 +68,7 @@ class Unfinished:
         return str(known["number"])
 
     def finish(self) -> None:
-        """The next one is another job; say so when the scores are where they belong."""
+        """End this prediction, once its scores are written; the next prediction is another job."""
         self.place.unlink(missing_ok=True)
 
 
@@ -101,7 +100,7 @@ class Prediction:
         self.session.gather(on_progress)
 
     def earlier(self) -> Scores | None:
-        """The scores of a prediction that came to its end before its owner had handed them on."""
+        """The scores of a prediction that ended before its owner wrote them out."""
         if not self.session.end.is_over:
             return None
         self.session.tell_end()
@@ -139,13 +138,7 @@ class Prediction:
         session.check_agreed()
         own = preparation_in(self.run_folder, session.name).table(session.sheet, session.aligned.rows)
         handshake.prepare(CommonRows(session.aligned.proof, own.rows, test=0))
-        far = RemoteSetup(
-            connect=lambda _: session.transport,
-            schema=self._sign_plan(own.rows),
-            job=handshake.job,
-            keys={name: key for name, key in handshake.keys.items() if name != session.name},
-            secrets=dict.fromkeys((OWNER, session.name), JobFolder(self.run_folder).secret),
-        )
+        far = session.remote_setup(self._sign_plan(own.rows), JobFolder(self.run_folder).secret)
         run = resume(self.run_folder, train=False, far=far)
         return run, run.predict([own, *(session.stand_in(party, own) for party in session.parties)])
 

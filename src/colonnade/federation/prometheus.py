@@ -32,7 +32,7 @@ BYTES = Family("colonnade_bytes_total", "counter", "Bytes of messages by peer an
 WAITED = Family("colonnade_waited_seconds_total", "counter", "Seconds spent waiting for a peer.", ("peer",))
 RECONNECTS = Family("colonnade_reconnects_total", "counter", "How often a peer came back.", ("peer",))
 FAULTS = Family("colonnade_faults_total", "counter", "Faults by cause.", ("cause",))
-UP = Family("colonnade_peer_up", "gauge", "1 if a peer is connected, 0 if it is away.", ("peer",))
+UP = Family("colonnade_peer_up", "gauge", "1 if a peer is connected, 0 if it is absent.", ("peer",))
 TURNED = Family(
     "colonnade_turned_away_total", "counter", "Connections that were cut before a party came over them.", ("cause",)
 )
@@ -40,7 +40,7 @@ FAMILIES = (ROUNDS, ROUND, MESSAGES, BYTES, WAITED, RECONNECTS, FAULTS, UP, TURN
 
 
 class Metrics:
-    """What one side counts; any thread may tell it."""
+    """The counters of one side; any thread may use them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -61,7 +61,7 @@ class Metrics:
         self._passed(by, "received", size)
 
     def waited(self, peer: str, seconds: float) -> None:
-        """So long was a peer waited for."""
+        """Add seconds that this side waited for a peer."""
         self._add(WAITED, seconds, peer)
 
     def reconnected(self, peer: str) -> None:
@@ -91,11 +91,11 @@ class Metrics:
         >>> metrics = Metrics()
         >>> metrics.absent("shop")
         >>> metrics.ails()
-        "'shop' is away."
+        "'shop' is absent."
         """
         with self._lock:
             absent = [f"'{peer}'" for (peer,), up in self._values[UP].items() if not up]
-        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} away." if absent else None
+        return f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} absent." if absent else None
 
     def text(self) -> str:
         """All of it in the text format of Prometheus."""
@@ -127,11 +127,7 @@ class MetricsServer(LocalServer):
     """Serves ``/metrics`` and ``/healthz`` to this machine; ``ails`` gives a sentence if something is wrong."""
 
     def __init__(
-        self,
-        metrics: Metrics,
-        port: int = 0,
-        host: str = LOOPBACK,
-        ails: Callable[[], str | None] = lambda: None,
+        self, metrics: Metrics, port: int = 0, host: str = LOOPBACK, ails: Callable[[], str | None] = lambda: None
     ) -> None:
         if host != LOOPBACK:
             raise ConfigError(f"metrics at {host} came; they are served at {LOOPBACK} only, so use that or a tunnel.")
@@ -144,12 +140,9 @@ class MetricsServer(LocalServer):
             return HttpAnswer(PROMETHEUS, self.metrics.text())
         if path == "/healthz":
             trouble = self.ails()
-            return HttpAnswer("text/plain", "ok\n") if trouble is None else _unwell(trouble)
+            status = HTTPStatus.OK if trouble is None else HTTPStatus.SERVICE_UNAVAILABLE
+            return HttpAnswer("text/plain", f"{trouble or 'ok'}\n", status)
         return HttpAnswer("text/plain", "There are only /metrics and /healthz here.\n", HTTPStatus.NOT_FOUND)
-
-
-def _unwell(trouble: str) -> HttpAnswer:
-    return HttpAnswer("text/plain", f"{trouble}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 def _family_text(family: Family, samples: dict[tuple[str, ...], float]) -> str:

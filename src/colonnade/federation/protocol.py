@@ -15,7 +15,7 @@ from __future__ import annotations
 from colonnade.errors import MessageError
 
 NEW, ENDED = "new", "ended"
-REQUEST = "letter"
+REQUEST = "request"
 """Any request of an alignment or of a run; what it may ask for is checked by the server of the alignment or the run."""
 WORDS = ("hello", "terms", "signed", "align", "prepare", "plan", "begin", "end")
 STAGES = (NEW, "met", "agreed", "signed", "aligning", "prepared", "planned", "begun", ENDED)

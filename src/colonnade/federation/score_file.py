@@ -1,4 +1,4 @@
-"""Scores of a prediction in the owner's own folder, there before any party hears that the prediction is over.
+"""Scores of a prediction in the owner's folder; they are written before any party is told that the prediction is over.
 
 A party serves an ended prediction no more, so an owner that dies before it has handed the scores on must have them.
 """
@@ -29,14 +29,14 @@ class ScoreFile:
     task: str
 
     def write(self, path: Path) -> None:
-        """Keep them."""
+        """Write the scores."""
         tensors = {"rows": torch.from_numpy(self.rows).contiguous(), "values": self.values.contiguous()}
         about = {"names": json.dumps(self.names), "task": self.task}
         write_bytes(path, save(tensors, metadata=about), durable=True)
 
     @classmethod
     def read(cls, path: Path) -> ScoreFile:
-        """Take them back."""
+        """Read the scores."""
         try:
             with safe_open(path, framework="pt") as file:
                 about = file.metadata()

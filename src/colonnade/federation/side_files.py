@@ -28,12 +28,7 @@ from colonnade.core.method import methods
 from colonnade.core.options import check_name
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
-from colonnade.federation.certificates import (
-    check_serves,
-    common_name,
-    read_credentials,
-    read_identity,
-)
+from colonnade.federation.certificates import check_serves, common_name, read_credentials, read_identity
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.side_sections import (
     LABELS,
@@ -71,6 +66,11 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     align = section(AlignSection, "align", sections["align"])
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
+    if align.join == "left":
+        raise ConfigError(
+            "join = 'left' in [align] is for parties of one process; between organisations only rows that all have "
+            "are trained on: leave it out."
+        )
     keys = _keys(how, beside, tls=tls)
     if tls:
         check_serves(keys.credentials.cert)
@@ -88,7 +88,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
 
 def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
-    sections, beside = _sections(Path(path), _PARTY, "a party's paper"), Path(path).parent
+    sections, beside = _sections(Path(path), _PARTY, "a party file"), Path(path).parent
     for name in _PARTY:
         check_is_section(sections, name)
     party = section(PartySection, "party", sections["party"])
@@ -192,7 +192,7 @@ def _peers(keys: dict[str, Any], beside: Path) -> dict[str, bytes]:
 
 
 def _check_address(key: str, address: str, name: str) -> None:
-    """An address that is none is a mistake in the file, and no network mends it."""
+    """Refuse an address that is not one: that is a mistake in the file."""
     try:
         split_address(address)
     except LinkError as error:

@@ -104,7 +104,7 @@ class Keys:
     def credentials(self) -> Credentials:
         """The certificate of a side that connects by itself."""
         if self.certificate is None:
-            raise ConfigError("this paper was read without its certificates; read it with tls=True to connect.")
+            raise ConfigError("this file was read without its certificates; read it with tls=True to connect.")
         return self.certificate
 
 

@@ -1,4 +1,4 @@
-"""A rehearsal whose cost does not follow from numbers that others signed.
+"""A rehearsal with small networks, so that its cost does not depend on numbers that another side claims.
 
 What a message looks like follows from the method and its widths, and from no network's inside. So a party rehearses
 with rows of one number and networks of one number, and with narrow stand-ins for wide widths, which are put back in
@@ -29,7 +29,7 @@ class _Mean(nn.Module):
 
 
 class Slim:
-    """Builds networks that look from outside as any: rows to a width, an embedding to outputs or back to a row."""
+    """Builds small networks with the inputs and outputs of real ones."""
 
     def __call__(self, shape: tuple[int, ...], width: int) -> nn.Module:
         """From rows to the width."""

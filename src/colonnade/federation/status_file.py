@@ -1,4 +1,4 @@
-"""How far a side is, in ``status.json`` of its folder, for ``colonnade status`` and whoever else wants to look.
+"""How far a side is, in ``status.json`` of its folder, for ``colonnade status`` and other readers.
 
 The file is small, replaced as a whole, and says nothing that the side's own operator may not know.
 """
@@ -95,7 +95,7 @@ class StatusFile:
         return self._status
 
     def state(self, state: str, error: str | None = None) -> None:
-        """The side does something else now; ``error`` is the sentence that made it."""
+        """Note another state of the side; ``error`` is the sentence that caused it."""
         if state not in STATES:
             raise unknown("state", state, STATES)
         self._change(state=state, error=error or self._status.error)
@@ -114,7 +114,7 @@ class StatusFile:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Give signs of life meanwhile: whoever waits for a peer may do so for longer than a minute."""
+        """Give signs of life while a side waits for a peer, which may take longer than a minute."""
         over = Event()
 
         def beat() -> None:
@@ -193,7 +193,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began, in ticks since the machine did; None where the system does not tell."""
+    """When a process began, in ticks since the machine started; None where the system does not say."""
     fields = _stat(pid)
     return fields[19] if fields else None
 

@@ -17,6 +17,7 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import stored_names
 from colonnade.errors import ManifestError
 from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
@@ -48,7 +49,7 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
         "owner": job_file.own.name,
         "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
         "method": {"name": job.method.name, **asdict(job.method)},
-        "train": given,
+        "train": stored_names(given),
         "model": _described(models, job.model),
         "optimizer": _described(optim, job.optimizer),
         "seals": seal.describe(job.seals),
@@ -64,7 +65,7 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
 
 
 def labels_of(job_file: OwnerFile) -> str:
-    """What becomes of the labels, if the owner is content with that."""
+    """What parties can learn about the labels, if the owner accepts that."""
     labels = labels_under(job_file.job.method, {entry.kind for entry in job_file.job.seals})
     if LABELS.index(labels) > LABELS.index(job_file.federation.labels):
         can = "read the labels of the rows" if labels == "shown" else "infer labels, of two classes nearly all of them"
@@ -89,7 +90,7 @@ def method_in(terms: Mapping[str, Any]) -> Method:
 
 
 def learns(terms: Mapping[str, Any]) -> list[str]:
-    """Who learns what, in plain words; every side works them out of the other fields, so that nobody can gloss over."""
+    """Who learns what, in sentences; every side derives them from the other fields, so nobody can hide anything."""
     method, owner = method_in(terms), terms["owner"]
     names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
     blind = "blind" in kinds
@@ -123,7 +124,7 @@ def _read_singly(method: Method, owner: str) -> list[str]:
 
 
 def outline(terms: Mapping[str, Any]) -> str:
-    """What the terms come to in one line, for the log of whoever signs them.
+    """The terms in one line, for the log of the side that signs them.
 
     >>> outline({"parties": [{"name": "bank"}, {"name": "shop"}], "method": {"name": "fdml"}, "labels": "shown",
     ...          "seals": [], "train": {"method": "fdml", "rounds": 5}, "limits": {"deadline": 300}})
@@ -142,7 +143,7 @@ def outline(terms: Mapping[str, Any]) -> str:
 
 
 def digest(document: Mapping[str, Any]) -> bytes:
-    """What stands for terms or a plan: the SHA-256 of its canonical text."""
+    """The SHA-256 of the canonical text of terms or a plan."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, ensure_ascii=True).encode()).digest()
 
 

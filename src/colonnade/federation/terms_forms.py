@@ -1,4 +1,4 @@
-"""What terms and plans look like, field by field: kinds, ranges, lengths. Nothing that came is used before it fits.
+"""What terms and plans look like, field by field: kinds, ranges, lengths. All is checked before use.
 
 A form is a function of a value and of its place; it raises :class:`MessageError` with the place in it. The options of
 methods, networks, optimisers and seals are those of their classes, so that they are told once.
@@ -19,6 +19,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import methods
+from colonnade.core.option_names import stored_names
 from colonnade.core.settings import Settings
 from colonnade.errors import MessageError, printable
 from colonnade.federation.side_sections import LABELS
@@ -42,7 +43,7 @@ def check_terms_form(value: Mapping[str, Any]) -> None:
 
 
 def check_plan_form(value: Mapping[str, Any]) -> None:
-    """The same for a plan."""
+    """Refuse a plan that is not whole, or holds what does not belong there; the field is named."""
     _plan()(value, "plan")
 
 
@@ -186,7 +187,7 @@ def _record(needed: Mapping[str, Form], optional: Mapping[str, Form] | None = No
 
 
 def _anything(value: Any, where: str, deep: int = _DEEP) -> None:
-    """Plain data of which nothing more is known: options of somebody's own method."""
+    """Plain data without a known form: the options of a user's own method."""
     if isinstance(value, list | dict) and deep:
         _listed(lambda entry, at: _anything(entry, at, deep - 1), 1000)(
             list(value.values()) if isinstance(value, dict) else value, where
@@ -206,13 +207,7 @@ def _of_hint(hint: Any, most: int = _OPTION) -> Form:
         )
     if typing.get_origin(hint) in (list, tuple):
         return _listed(_of_hint(members[0], most), 1000)
-    plain: dict[Any, Form] = {
-        int: _whole(0, most),
-        float: _number,
-        str: _text(100),
-        bool: _flag,
-        types.NoneType: _none,
-    }
+    plain: dict[Any, Form] = {int: _whole(0, most), float: _number, str: _text(100), bool: _flag, types.NoneType: _none}
     return plain.get(hint, _anything)
 
 
@@ -238,7 +233,7 @@ def _named(what: str, kinds: Mapping[str, Any]) -> Form:
 @cache
 def _how() -> dict[str, Form]:
     """Settings of a run by name."""
-    given = {**_options(TrainSection, _COUNT), **_options(Settings, _COUNT)}
+    given = {**stored_names(_options(TrainSection, _COUNT)), **_options(Settings, _COUNT)}
     weights = _either(_text(20), _none, _listed(_number, MOST_SIDES))
     known = {**given, "seed": _whole(0, 2**63 - 1), "weights": weights, "cluster": _none}
     known["threads"] = _either(_none, _whole(1, 1024))
@@ -252,7 +247,7 @@ def _networks() -> Form:
 def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
-    count = _either(_none, _whole(1, _COUNT))
+    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
     return _record(
         {
             "protocol": _text(100),
@@ -266,7 +261,7 @@ def _terms() -> Form:
             "optimizer": optimizer,
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
-            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count}),
+            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
             "prepare": _record({}, _options(PrepareSection, _COUNT)),
             "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
             "learns": _listed(_text(10**5), 50),

@@ -5,7 +5,7 @@ once, when grpc is imported; they are those of TLS 1.2 only, while those of TLS 
 names one suite that asks for a key shared before, which nobody has: TLS 1.2 finds no suite, TLS 1.3 is not touched.
 The owner looks at the version of every stream as well.
 
-grpc's errors on a link that cannot be made say little. So a party first makes the same TLS connection by itself
+grpc says little about a connection that cannot be made. So a party first makes the same TLS connection by itself
 (``preflight``), names what is wrong, and then gives grpc the very certificate that it has checked as the only one to
 trust: what grpc cannot check, revocation, holds for the stream too.
 """
@@ -71,7 +71,9 @@ def load_grpc() -> Any:
     try:
         import grpc
     except ImportError:
-        raise LinkError("a link needs grpcio, which is not installed; pip install 'colonnade[federation]'.") from None
+        raise LinkError(
+            "a connection needs grpcio, which is not installed; pip install 'colonnade[federation]'."
+        ) from None
     return grpc
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 
-from colonnade.flare.door import Fields
+from colonnade.flare.site_connection import LETTER, Fields
 
 OK = ReturnCode.OK
-LONGEST = 64  # bytes of everything but a letter
-_NAMES = ("nonce", "key", "last", "done", "letter")
+LONGEST = 64  # bytes of everything but a request or reply
+_NAMES = ("nonce", "key", "last", "done", LETTER)
 
 
 def shareable_of(fields: Fields) -> Shareable:
@@ -19,5 +19,5 @@ def shareable_of(fields: Fields) -> Shareable:
 
 def fields_in(message: Shareable) -> Fields:
     """What came in a message, if it is bytes under a name that we know, and not too many."""
-    found = {name: message[name] for name in _NAMES if isinstance(message.get(name), bytes)}
-    return {name: value for name, value in found.items() if name == "letter" or len(value) <= LONGEST}
+    known = {name: message[name] for name in _NAMES if isinstance(message.get(name), bytes)}
+    return {name: value for name, value in known.items() if name == LETTER or len(value) <= LONGEST}

@@ -1,4 +1,4 @@
-"""A job folder for FLARE: names alone, since data, keys and what is allowed stay with each side's operator."""
+"""A job folder for FLARE. It holds only names: data, keys and permissions stay with each side's operator."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from colonnade.federation.terms import digest, terms_of
 
 
 def check_installed() -> None:
-    """Say what to install, if it is not."""
+    """Refuse to go on without nvflare, and say what to install."""
     if find_spec("nvflare") is None:
         raise ConfigError("nvflare is not installed; install it with: pip install 'colonnade[flare]'.")
 
 
-def export(paper: OwnerFile, folder: Path) -> Path:
+def export(job_file: OwnerFile, folder: Path) -> Path:
     """Write the job's folder into ``folder``, and give its path; the sites are those of the parties' names."""
     check_installed()
     from nvflare.apis.utils.format_check import name_check
@@ -26,17 +26,17 @@ def export(paper: OwnerFile, folder: Path) -> Path:
     from colonnade.flare.owner import Owner
     from colonnade.flare.site import Site
 
-    name, sites = paper.job.name, list(paper.others)
-    for what, kind, one in (("job", "job_name", name), *(("site", "client", site) for site in sites)):
-        if name_check(one, kind)[0]:
-            raise ConfigError(f"FLARE takes no {what} of the name '{one}'; use letters, digits and '-'.")
+    name, sites = job_file.job.name, list(job_file.others)
+    for what, kind, used_name in (("job", "job_name", name), *(("site", "client", site) for site in sites)):
+        if name_check(used_name, kind)[0]:
+            raise ConfigError(f"FLARE takes no {what} of the name '{used_name}'; use letters, digits and '-'.")
     place = folder / name
     if place.exists() and not (place / "meta.json").is_file():
         raise FolderError(f"{place} is there and is no job of FLARE's; choose another folder.")
     shutil.rmtree(place, ignore_errors=True)
     job = FedJob(name=name, min_clients=len(sites), mandatory_clients=sites)
     job.set_app_packages(["colonnade"])  # installed at every side, and not sent along
-    job.to_server(Owner(job_name=name, job_terms=digest(terms_of(paper)).hex()), id="owner")
+    job.to_server(Owner(job_name=name, job_terms=digest(terms_of(job_file)).hex()), id="owner")
     for site in sites:
         job.to(Site(), site, tasks=["*"])
     job.export_job(str(folder))

@@ -1,4 +1,4 @@
-"""What the owner tells whoever submitted the job: one small file among the results that FLARE keeps of it."""
+"""The outcome of a job, which the owner writes for the user that submitted it: a small file among FLARE's results."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def read_outcome(folder: Path) -> Outcome | None:
     try:
         return Outcome(**read_json(place))
     except (OSError, ValueError, TypeError):
-        raise FolderError(f"{place} does not say how a job went; get the job's results anew.") from None
+        raise FolderError(f"{place} does not say how a job went; get the job's results again.") from None
 
 
 def copy_results(source: Path, target: Path) -> None:
-    """Put what others may have beside the outcome."""
+    """Copy the results that the user may have to the outcome's folder."""
     target.mkdir(parents=True, exist_ok=True)
     for name in RESULTS:
         if (source / name).is_file():

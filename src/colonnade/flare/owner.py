@@ -14,10 +14,10 @@ from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.side_files import read_owner_file
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, terms_of
-from colonnade.flare.door import TO_OWNER, Fields
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.flare.outcome import Outcome, copy_results, stopped_by
-from colonnade.flare.site_links import FlareListener
+from colonnade.flare.owner_connections import FlareListener
+from colonnade.flare.site_connection import TO_OWNER, Fields
 from colonnade.report import RunView
 
 
@@ -42,12 +42,12 @@ class Owner(Controller):  # type: ignore[misc]  # nvflare has no types
         run, root = Path(workspace.get_run_dir(fl_ctx.get_job_id())), Path(workspace.get_root_dir())
         since = 0
         try:
-            paper = paper_of(Path(workspace.get_site_config_dir()), self.job_name, self.job_terms)
-            folder = root / "colonnade" / f"{paper.job.name}-{self.job_terms[:8]}"
+            job_file = job_file_of(Path(workspace.get_site_config_dir()), self.job_name, self.job_terms)
+            folder = root / "colonnade" / f"{job_file.job.name}-{self.job_terms[:8]}"
             since = newest_round(folder)
             Outcome("running", since).write(run)
-            listener = listen(engine, list(paper.others), abort_signal)
-            Outcome("finished", since, result=_lead(paper, folder, listener)).write(run)
+            listener = listen(engine, list(job_file.others), abort_signal)
+            Outcome("finished", since, result=_lead(job_file, folder, listener)).write(run)
             copy_results(folder, run)
         except ColonnadeError as error:
             if abort_signal.triggered:
@@ -76,26 +76,28 @@ def listen(engine: Any, names: list[str], abort_signal: Any) -> FlareListener:
     return listener
 
 
-def paper_of(local: Path, name: str, terms: str) -> OwnerFile:
+def job_file_of(local: Path, name: str, terms: str) -> OwnerFile:
     """The job that the server's operator allows under this name, if it is the one that was submitted."""
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a job is named {name!r:.60}; letters, digits, '.', '_' and '-' were expected.")
     place = local / "colonnade" / f"{name}.toml"
     if not place.is_file():
         raise ConfigError(f"the FLARE server has no {place}; put the job file there, or a link to it.")
-    paper = read_owner_file(place.resolve(), tls=False)
-    if digest(terms_of(paper)).hex() != terms:
+    job_file = read_owner_file(place.resolve(), tls=False)
+    if digest(terms_of(job_file)).hex() != terms:
         raise ManifestError(f"{place} is not the job that was submitted; submit it again from this very file.")
-    return paper
+    return job_file
 
 
 def newest_round(folder: Path) -> int:
     """From which round a job in this folder goes on."""
-    return max((int(one.name) for one in folder.glob("checkpoints/*") if one.name.isdigit()), default=0)
+    return max(
+        (int(checkpoint.name) for checkpoint in folder.glob("checkpoints/*") if checkpoint.name.isdigit()), default=0
+    )
 
 
-def _lead(paper: OwnerFile, folder: Path, listener: FlareListener) -> dict[str, Any]:
-    host = OwnerProcess(paper, folder, listener=listener)
+def _lead(job_file: OwnerFile, folder: Path, listener: FlareListener) -> dict[str, Any]:
+    host = OwnerProcess(job_file, folder, listener=listener)
     try:
         summary = host.finished()
         if summary is None:

@@ -40,9 +40,9 @@ def session(kit: Path) -> Iterator[Any]:
         if not (kit / name).is_file():
             raise ConfigError(f"{kit} is no startup kit of a FLARE user: it has no {name}; give the user's own folder.")
     with _quiet():
-        found = _new_session(kit)
+        session = _new_session(kit)
         try:
-            yield found
+            yield session
         except ColonnadeError:
             raise
         except NoConnection as error:
@@ -53,7 +53,7 @@ def session(kit: Path) -> Iterator[Any]:
         except Exception as error:
             raise LinkError(f"the FLARE server refused: {_words(error)}.") from None
         finally:
-            found.close()  # its threads would keep the process alive
+            session.close()  # its threads would keep the process alive
 
 
 def _new_session(kit: Path) -> Any:
@@ -70,7 +70,7 @@ def _new_session(kit: Path) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what FLARE prints away from the results, and what it logs to itself: its errors come as exceptions."""
+    """Keep FLARE's prints and logs out of our output; its errors come as exceptions."""
     logger = logging.getLogger("nvflare")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -107,9 +107,9 @@ class Submission:
             self.say(f"FLARE has it again as job {number}")
 
     def wait_for_sites(self, *, anew: bool = False) -> None:
-        """Wait until all sites are connected; ``anew``: and were heard of since, as a dead one is listed for long."""
+        """Wait until all sites are connected; with ``anew`` since now, because FLARE lists a dead site for a while."""
         until, before = time.monotonic() + self.deadline, self._heard_of() if anew else {}
-        told: list[str] = []
+        reported: list[str] = []
         while True:
             now = self._heard_of()
             missing = [site for site in self.sites if site not in now or now[site] == before.get(site)]
@@ -122,15 +122,15 @@ class Submission:
                     "give the party the name of its site.",
                     missing[0],
                 )
-            if missing != told:
+            if missing != reported:
                 there = "back" if anew else "connected"
                 self.say(f"waiting up to {self.deadline:g} s for site '{who}'; {there}: {others}")
-                told = missing
+                reported = missing
             time.sleep(LOOK)
 
     def _heard_of(self) -> dict[str, Any]:
         """When the server heard of each site last."""
-        return {one.name: one.last_connect_time for one in self.flare.get_connected_client_list()}
+        return {site.name: site.last_connect_time for site in self.flare.get_connected_client_list()}
 
     def _end_of(self, number: str, results: Path, *, cloned: bool) -> Outcome:
         """Wait for the end of one of FLARE's jobs, and for what the owner says of it."""
@@ -168,12 +168,12 @@ class Submission:
     def _fetch(self, number: str, results: Path) -> tuple[Outcome | None, str]:
         """What the owner says of a job, and why a side could not even begin with it, if that is known."""
         with TemporaryDirectory() as draft:
-            found = Path(self.flare.download_job_result(number, draft)) / "workspace"
-            copy_results(found, results)
-            outcome = read_outcome(found)
+            workspace = Path(self.flare.download_job_result(number, draft)) / "workspace"
+            copy_results(workspace, results)
+            outcome = read_outcome(workspace)
             if outcome is not None and outcome.state != "running":
                 return outcome, ""
-            return outcome, unable({"server": text_of(found / "error_log.txt"), **self._error_logs(number)})
+            return outcome, unable({"server": text_of(workspace / "error_log.txt"), **self._error_logs(number)})
 
     def _error_logs(self, number: str) -> dict[str, str]:
         """What sites logged as errors; nothing of a site that keeps its log to itself."""
@@ -187,7 +187,7 @@ class Submission:
 
     def _details(self, number: str) -> str:
         details = self.flare.get_job_meta(number).get("job_deploy_detail") or []
-        return "".join(f"; {one}" for one in details if not str(one).endswith("OK"))
+        return "".join(f"; {detail}" for detail in details if not str(detail).endswith("OK"))
 
 
 def _words(error: Exception) -> str:

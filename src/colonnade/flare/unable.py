@@ -1,4 +1,4 @@
-"""Why a side could not even begin with a job: what FLARE says of it is only in that side's error log."""
+"""Why a side could not begin a job, from that side's error log: FLARE says so nowhere else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NOT_INSTALLED = re.compile(r"No module named '(colonnade[\w.]*)'")
 
 
 def unable(logs: Mapping[str, str]) -> str:
-    """Which sides' operators have to allow or to install something, by their error logs; nothing if none has.
+    """The sides whose operators must allow or install something, by their error logs; empty if there is none.
 
     >>> unable({"server": "", "shop": "ModuleNotFoundError: No module named 'colonnade'"})
     "'shop' has no 'colonnade'; install colonnade[flare,tables] there."
@@ -20,11 +20,11 @@ def unable(logs: Mapping[str, str]) -> str:
 
 
 def _sentence(side: str, text: str) -> str:
-    if found := _FORBIDDEN.search(text):
+    if match := _FORBIDDEN.search(text):
         where = "class_allow_list in its local/resources.json"
-        return f"'{side}' does not allow '{found[1]}'; add it to {where} and restart it."
-    if found := _NOT_INSTALLED.search(text):
-        return f"'{side}' has no '{found[1]}'; install colonnade[flare,tables] there."
+        return f"'{side}' does not allow '{match[1]}'; add it to {where} and restart it."
+    if match := _NOT_INSTALLED.search(text):
+        return f"'{side}' has no '{match[1]}'; install colonnade[flare,tables] there."
     return ""
 
 

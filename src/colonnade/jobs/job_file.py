@@ -27,6 +27,7 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import new_names
 from colonnade.core.options import LARGEST_SEED, MOST, check_name, path_part
 from colonnade.core.settings import TrainOptions
 from colonnade.core.task import TASKS
@@ -37,7 +38,14 @@ from colonnade.runtime.cluster import Cluster
 
 Builders = Any  # one builder, a list with one per party, or None for the default
 
-_WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+    bool: "true or false",
+}
 _EXAMPLES = {
     "address": "bank.example:8443",
     "key": "bank.pub",
@@ -134,7 +142,7 @@ def check_is_section(sections: dict[str, Any], name: str) -> None:
 
 def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> Job:
     """The job of these sections on this data."""
-    how = section(TrainSection, "train", sections["train"])
+    how = section(TrainSection, "train", new_names(sections["train"], "[train]"))
     if how.task is not None and how.task not in TASKS:
         raise unknown("task", how.task, TASKS)
     if "cluster" in sections and how.runtime != "ray":
@@ -204,7 +212,7 @@ def _check_value(section: str, key: str, value: Any, hint: Any) -> None:
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     kinds = [typing.get_origin(kind) or kind for kind in members]
     accepted = (*kinds, int) if float in kinds else tuple(kinds)
-    if isinstance(value, bool) or not isinstance(value, accepted):
+    if isinstance(value, bool) != (bool in kinds) or not isinstance(value, accepted):
         words = " or ".join(_WORDS[kind] for kind in kinds if kind in _WORDS)
         raise ConfigError(f"{key} = {value!r} in [{section}] is not {words}.")
     if list[str] in members and isinstance(value, list) and not all(isinstance(v, str) for v in value):

@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.option_names import from_stored_names
 from colonnade.core.settings import complete
 from colonnade.core.table import Table, parties_of
 from colonnade.data import load
@@ -145,7 +146,11 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
     pairs = [
         *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
         *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
-        *_pairs(complete(was["settings"]), {key: said for key, said in job.train.given.items() if key != "epochs"}, ""),
+        *_pairs(
+            from_stored_names(complete(was["settings"])),
+            {key: said for key, said in job.train.given.items() if key != "epochs"},
+            "",
+        ),
         ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),

@@ -3,8 +3,8 @@
 ::
 
     [[party]]    name, files, id, label, numbers, categories, ...  as in colonnade.read; the owner's has the label
-    [align]      mode, minimum, maximum, normalise                 as in colonnade.align
-    [prepare]    test, numbers, categories, most, rarest           as in colonnade.prepare
+    [align]      mode, join, minimum, maximum, normalise           as in colonnade.align
+    [prepare]    test, numbers, categories, most, ..., unaligned   as in colonnade.prepare
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from colonnade.core.options import check_name
 from colonnade.core.table import Table
 from colonnade.errors import ConfigError, TableError, unknown
 from colonnade.tables.align.align_sheets import Alignment, align
-from colonnade.tables.align.align_terms import MODES
+from colonnade.tables.align.align_terms import JOINS, MODES
 from colonnade.tables.prepare.categories import WAYS
 from colonnade.tables.prepare.numbers import SCALES
 from colonnade.tables.prepare.prepare_tables import check_share, prepare
@@ -58,6 +58,7 @@ class AlignSection:
     minimum: int | None = None
     maximum: int | None = None
     normalise: list[str] | None = None
+    join: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,14 @@ class PrepareSection:
     categories: str | None = None
     most: int | None = None
     rarest: int | None = None
+    unaligned: bool | None = None
 
 
 def check_choices(align: AlignSection, prepare: PrepareSection) -> None:
     """Refuse wrong values before ids are compared, because that takes time and reveals the common ids."""
     for what, value, known in (
         ("mode of an alignment", align.mode, MODES),
+        ("join of an alignment", align.join, JOINS),
         ("scale of numbers", prepare.numbers, SCALES),
         ("way with categories", prepare.categories, WAYS),
     ):

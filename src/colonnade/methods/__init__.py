@@ -6,6 +6,7 @@ from colonnade.methods.cvfl import CVFL
 from colonnade.methods.fdml import FDML
 from colonnade.methods.fedbcd import FedBCD
 from colonnade.methods.fedoptimus import FedOptimus
+from colonnade.methods.laser import LASER
 from colonnade.methods.local import Local
 from colonnade.methods.multivfl import MultiVFL
 from colonnade.methods.oneshot import OneShot
@@ -20,6 +21,7 @@ from colonnade.methods.vimsgd import VIMSGD
 __all__ = [
     "CVFL",
     "FDML",
+    "LASER",
     "TVFL",
     "VAFL",
     "VIMADMM",

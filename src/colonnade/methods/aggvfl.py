@@ -20,15 +20,13 @@ The gradient is softmax(v) - onehot(y) but for a factor: it shows the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
-from colonnade.errors import unknown
 from colonnade.methods.steps import decision_net, follow, slope
 
 
@@ -52,6 +50,7 @@ class AggVFL(Method):
     sums: ClassVar[str] = "always"
     summed_steps: ClassVar[tuple[str, ...]] = ("weigh",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"weights": ("columns", "equal")}
 
     lr: float = 0.3
     hidden: int = 60
@@ -59,16 +58,9 @@ class AggVFL(Method):
 
     follow = staticmethod(follow)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.weights not in ("columns", "equal"):
-            raise unknown("weights of aggvfl", self.weights, ["columns", "equal"])
-
     # party: holds x_k and a whole model
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The whole model, decision layers included, under one optimiser."""
         whole = nn.Sequential(build(self.embedding), decision_net(build, self.embedding, self.hidden, outputs))
         return {"net": Part(whole, optimizer)}

@@ -16,15 +16,14 @@ DEC_p, ENC_p          ``mine.decoder``, ``mine.net`` at party p
 tau                   ``temperature``
 ====================  ==========================================================
 
-A passive party steps along its own loss, without lambda_p (eq. 10). With all lambda_p = 0 the model is ``local``'s.
+L_p is over the rows that party p has, the owner's loss over all; other rows have no gradient of L_p. A passive party
+steps along its own loss, without lambda_p (eq. 10). With all lambda_p = 0 the model is ``local``'s.
 
-*Where the authors' code differs.* Its APFed-C compares linear projections of 64 numbers and sends only the owner's;
-the paper compares the embeddings themselves, and so do we. ``projection=64`` puts both linear layers at the passive
-party, because there is one message for all parties, which may have different losses. The reconstruction loss
-is their mean over all entries. The paper's h^A is a feature map; here it is an embedding, see ``cn.APFedCNN``.
-
-*Contributions.* ``contribution_every=5`` measures in every fifth round what leaving a party's gradient out does to rows
-held out (``methods/contribution.py``, ``run.importance()``). It cannot be blinded, and costs no byte.
+*Where the authors' code differs.* Its APFed-C compares linear projections of 64 numbers and sends only the owner's; the
+paper compares the embeddings themselves, as we do. ``projection=64`` puts both linear layers at the passive party, as
+one message goes to all. The reconstruction loss is their mean over all entries. h^A is an embedding, not a feature map.
+*Contributions.* ``contribution_every=5`` measures what leaving a party's gradient out does to held-out rows, in every
+fifth round and at no byte (``methods/contribution.py``, ``run.importance()``). It cannot be blinded.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ class APFed(Method):
     labels: ClassVar[str] = "inferable"
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
+    partial_rows: ClassVar[bool] = True
     sums: ClassVar[str] = "always"
     summed_steps: ClassVar[tuple[str, ...]] = ("assist",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "temperature")

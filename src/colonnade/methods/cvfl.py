@@ -33,7 +33,6 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.core.method import Method, Mine, Owner, Parties, Turn, party_step, register
-from colonnade.errors import unknown
 from colonnade.methods.steps import embed, labels_told, learn, slope, why_not_weighted
 
 
@@ -69,8 +68,8 @@ class CVFL(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "the others' part, a copy of the top net, gradients of logits"
     labels: ClassVar[str] = "shown"
-    sums: ClassVar[str] = "never"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
     lr: float = 0.02
     hidden: int = 60
@@ -78,11 +77,6 @@ class CVFL(Method):
     messages: str = "compact"
 
     embed = staticmethod(embed)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.messages not in ("compact", "paper"):
-            raise unknown("messages of cvfl", self.messages, ["compact", "paper"])
 
     def why_not(self, task: str, *, weighted: bool) -> str:
         """With weighted rows only one local step works."""

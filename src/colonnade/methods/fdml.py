@@ -14,13 +14,12 @@ The gradient is softmax(v) - onehot(y): whoever receives it can read the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from colonnade.core.method import Method, Owner, Part, Parties, Turn, register
+from colonnade.core.method import Builder, Method, Owner, Part, Parties, Turn, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.methods.steps import follow, logits, slope, with_head
 
@@ -41,9 +40,7 @@ class FDML(Method):
     logits = staticmethod(logits)
     follow = staticmethod(follow)
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The whole model, head included, under one optimiser."""
         return {"net": Part(with_head(build(self.embedding), self.embedding, outputs), optimizer)}
 

@@ -17,16 +17,14 @@ on the stale embeddings; ``combine="sum"`` sends logits as FDML does, and the ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
-from colonnade.errors import unknown
 from colonnade.methods.steps import Gradient, embed, learn, leaves, logits, slope, with_head
 
 
@@ -44,6 +42,7 @@ class FedBCD(Method):
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"combine": ("concat", "sum")}
 
     lr: float = 0.05
     local_steps: int = 5
@@ -51,11 +50,6 @@ class FedBCD(Method):
 
     embed = staticmethod(embed)
     logits = staticmethod(logits)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.combine not in ("concat", "sum"):
-            raise unknown("combine of fedbcd", self.combine, ["concat", "sum"])
 
     @property
     def only_sums(self) -> bool:
@@ -67,9 +61,7 @@ class FedBCD(Method):
         """Gradients of logits show labels; from those of embeddings they must be inferred."""
         return "shown" if self.combine == "sum" else "inferable"
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The network alone, or the whole model if logits are summed."""
         net = build(self.embedding)
         return {"net": Part(net if self.combine == "concat" else with_head(net, self.embedding, outputs), optimizer)}

@@ -126,7 +126,7 @@ class FedOptimus(SeveralOwners):
     # all owners, the first of them in the lead
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Algorithm 1: Multi-VFL's round with the parties P_t, which are selected anew in some rounds."""
+        """Algorithm 1: Multi-VFL's round with the parties P_t, which are selected again in some rounds."""
         owners, selected = owner.owners, self._selected(owner, turn)
         turns, lead = owners.turns(turn), replace(turn, leader=owners.names[0])
         received = [self._received(parties, owner_turn, selected) for owner_turn in turns]

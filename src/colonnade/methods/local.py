@@ -6,13 +6,12 @@ layer; ``hidden`` puts a hidden layer before it and ``dropout`` drops its inputs
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, owner_step, register
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, owner_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.methods.steps import Gradient, Logits, check_task_net, follow, logits, slope, task_net
 
@@ -38,9 +37,7 @@ class Local(Method):
         super().__post_init__()
         check_task_net(self.name, self.hidden, self.dropout)
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The whole model, head included, under one optimiser."""
         net, task = build(self.embedding), task_net(self.embedding, self.hidden, self.dropout, outputs)
         return {"net": Part(nn.Sequential(net, task), optimizer)}

@@ -64,6 +64,7 @@ class OneShot(Method):
     owner_sends: ClassVar[str] = "labels or gradients once, or nothing"
     labels: ClassVar[str] = "shown"
     partial_rows: ClassVar[bool] = True
+    any_subset: ClassVar[bool] = True
     whole_rounds: ClassVar[bool] = True
     usual_rounds: ClassVar[int | None] = 1
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "folds", "epochs")

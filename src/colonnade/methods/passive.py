@@ -13,13 +13,15 @@ and then ``cn.APFed(loss="agreement")``. ``nets`` are the networks that the part
 user's own (rows to embeddings), ``decoder`` the way back (embeddings to all numbers of a row), ``project_owner`` and
 ``project_own`` linear layers on h_A and on the party's embedding, if the method has a ``projection``. A keyword-only
 argument is given the method's option of that name. Rows are axis -2: reduce over the last two axes only. A loss that
-compares rows says how many a batch must have, such as ``least_rows=2``.
+compares rows says how many a batch must have, such as ``least_rows=2``. At a party that does not have all of the
+owner's rows, turn and h_A hold only those that it has, so no loss needs a mask.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -66,7 +68,18 @@ class PassiveLoss(NamedTuple):
     def descend(self, mine: Mine, turn: Turn, h: Tensor, options: dict[str, Any]) -> Tensor:
         """One step of all the party's networks, and the loss's gradient by h_A before it."""
         self.check_batch(len(turn.rows), f"round {turn.round}", TrainingError)
-        h = mine.own(h).detach().requires_grad_()
+        known, h = mine.known(turn), mine.own(h).detach()
+        if bool(known.all()):
+            return self._step(mine, turn, h, options)
+        # Parties that lack rows are never computed together, so the mask is one party's.
+        slope = torch.zeros_like(h)
+        if int(known.sum()) >= self.least_rows:
+            slope[known] = self._step(mine, replace(turn, rows=turn.rows[known]), h[known], options)
+        return slope
+
+    def _step(self, mine: Mine, turn: Turn, h: Tensor, options: dict[str, Any]) -> Tensor:
+        """The step and the gradient over rows that the party has."""
+        h = h.requires_grad_()
         given = {key: options[key] for key in wanted(self)}
         loss = self._checked(self.function(mine, turn, h, **given), h)
         nets = list(mine.nets.values())
@@ -82,7 +95,7 @@ class PassiveLoss(NamedTuple):
         if not isinstance(loss, Tensor) or tuple(loss.shape) != expected:
             given = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
             raise self._wrong(
-                f"gave {given} where {expected} was expected; reduce it over its last two axes (rows, features)",
+                f"gave {given} where {expected} was expected; reduce it over its last two axes (rows, features)"
             )
         if not bool(torch.isfinite(loss).all()):
             raise self._wrong("is not finite; lower the learning rate or check that party's columns")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Mine, Turn, party_step
+from colonnade.core.method import Builder, Mine, Turn, party_step
 from colonnade.core.task import Task
 from colonnade.errors import ConfigError
 
@@ -74,7 +74,7 @@ def check_task_net(name: str, hidden: int, dropout: float) -> None:
         )
 
 
-def decision_net(build: Callable[[int], nn.Module], embedding: int, hidden: int, outputs: int) -> nn.Module:
+def decision_net(build: Builder, embedding: int, hidden: int, outputs: int) -> nn.Module:
     """The net from an embedding to logits: the builder's own ``decision`` net if it has one, else two linear layers."""
     own: nn.Module | None = getattr(build, "decision", lambda *_: None)(embedding, outputs)
     if own is not None:

@@ -24,11 +24,8 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Owner, Parties, Turn, register
-from colonnade.errors import unknown
 from colonnade.methods.side_by_side import SideBySide
 from colonnade.methods.steps import learn, leaves
-
-FILLS = ("zero", "mean", "random", "none")
 
 
 @register
@@ -40,13 +37,9 @@ class TVFL(SideBySide):
     summary: ClassVar[str] = "splitnn whose owner predicts alone with the others filled in (split with owner='first')"
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "unless fill='none'"
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"fill": ("zero", "mean", "random", "none")}
 
     fill: str = "zero"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.fill not in FILLS:
-            raise unknown("fill of tvfl", self.fill, FILLS)
 
     @property
     def predicts_alone(self) -> bool:

@@ -27,14 +27,13 @@ once against what the others were, so take a smaller ``lr``: five steps at 0.05 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import MessageError
 from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, why_not_weighted
@@ -74,9 +73,7 @@ class VFedMH(Method):
 
     # party: holds x_k, an embedding net and a decision net
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The embedding net, and the decision net that its builder brings or one with a hidden layer."""
         net = build(self.embedding)
         decision = decision_net(build, self.embedding, self.hidden, outputs)

@@ -32,7 +32,6 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Mine, Owner, Parties, Turn, party_step, register
-from colonnade.errors import unknown
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Embedding
 
@@ -63,16 +62,12 @@ class VIMADMM(OwnerHeads):
     owner_sends: ClassVar[str] = "target logits and head"
     labels: ClassVar[str] = "shown"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
     lr: float = 0.1
     rho: float = 1.0
     local_steps: int = 20
     messages: str = "compact"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.messages not in ("compact", "paper"):
-            raise unknown(f"messages of {self.name}", self.messages, ["compact", "paper"])
 
     # party: holds x_k and f_k
 

@@ -23,16 +23,14 @@ Either way the dual is softmax(z) - onehot(y), so the answer shows the labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
+from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.core.optim import SGD, OptimizerBuilder
-from colonnade.errors import unknown
 from colonnade.methods.steps import Logits
 
 
@@ -68,16 +66,12 @@ class VIMADMMJ(Method):
     sums: ClassVar[str] = "with messages='compact'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
     lr: float = 0.1
     rho: float = 1.0
     local_steps: int = 20
     messages: str = "compact"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.messages not in ("compact", "paper"):
-            raise unknown(f"messages of {self.name}", self.messages, ["compact", "paper"])
 
     @property
     def only_sums(self) -> bool:
@@ -86,9 +80,7 @@ class VIMADMMJ(Method):
 
     # party: holds x_k, f_k and W_k
 
-    def party_parts(
-        self, build: Callable[[int], nn.Module], optimizer: OptimizerBuilder, outputs: int
-    ) -> dict[str, Part]:
+    def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The network, and a head of its own with plain SGD."""
         head = nn.Linear(self.embedding, outputs, bias=False)
         return {"net": Part(build(self.embedding), optimizer), "head": Part(head, SGD(self.lr, 0.0, self.decay))}

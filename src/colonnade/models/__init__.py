@@ -7,7 +7,7 @@ a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -44,6 +44,7 @@ __all__ = [
     "default_for",
     "default_model",
     "describe",
+    "described",
     "make_model",
     "usual_for",
 ]
@@ -80,3 +81,8 @@ def make_model(kind: str, **options: Any) -> ModelBuilder:
 def describe(builder: Any) -> dict[str, Any] | None:
     """The builder as plain data for a run's config, or None if it is the user's own function."""
     return {"kind": "default"} if builder is default_model else describe_builder(KINDS, builder)
+
+
+def described(entry: Mapping[str, Any]) -> ModelBuilder:
+    """The builder that :func:`describe` gave this entry of."""
+    return default_model if entry["kind"] == "default" else make_model(**entry)

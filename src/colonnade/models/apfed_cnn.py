@@ -10,12 +10,13 @@ from torch import nn
 
 from colonnade.errors import ConfigError, ModelError
 from colonnade.models.convolution import open_picture
+from colonnade.models.mlp import LinearDecision
 
 PADDING = 1
 
 
 @dataclass(frozen=True)
-class APFedCNN:
+class APFedCNN(LinearDecision):
     """Convolutions without pooling and one linear layer; the decoder has the same layers in reverse.
 
     The defaults are those for MNIST and Fashion-MNIST (Table 3); ``APFedCNN.cifar()`` is Table 4's network. Padding and
@@ -55,10 +56,6 @@ class APFedCNN:
             layers += [nn.Conv2d(fan_in, fan_out, kernel, stride, PADDING), nn.ReLU()]
         layers += [nn.Flatten(), nn.Linear(self.channels[-1] * math.prod(sides[-1]), width), nn.ReLU()]
         return nn.Sequential(*layers)
-
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The last linear layer."""
-        return nn.Linear(embedding, classes)
 
     def decoder(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
         """A linear layer to the feature map and transposed convolutions back to all pixels of a row."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from colonnade.errors import ModelError
+from colonnade.models.mlp import LinearDecision
 
 
 class _AsPicture(nn.Module):
@@ -40,7 +41,7 @@ def _pool(height: int, width: int) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class CNN:
+class CNN(LinearDecision):
     """Four 3x3 convolutions, pooling after the first three while the picture allows it, one linear layer.
 
     ``upsample=32`` enlarges the patch first, as VIM does; without it a patch takes about a fourteenth of the time.
@@ -69,13 +70,9 @@ class CNN:
         layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(fan_in, width), nn.BatchNorm1d(width), nn.ReLU()]
         return nn.Sequential(*layers)
 
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The layer above the embedding, for methods that cut a party's model there."""
-        return nn.Linear(embedding, classes)
-
 
 @dataclass(frozen=True)
-class SmallCNN:
+class SmallCNN(LinearDecision):
     """The CNN of the VFedMH paper: two 3x3 convolutions, each pooled, and two linear layers.
 
     The second linear layer is the ``decision`` net, above the embedding.
@@ -96,10 +93,6 @@ class SmallCNN:
             fan_in, sides = fan_out, (_halved(sides[0]), _halved(sides[1]))
         layers += [nn.Flatten(), nn.Linear(fan_in * sides[0] * sides[1], width), nn.ReLU()]
         return nn.Sequential(*layers)
-
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The last linear layer."""
-        return nn.Linear(embedding, classes)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 
+class LinearDecision:
+    """A builder whose model has one linear layer above the embedding, for methods that cut a party's model there."""
+
+    def decision(self, embedding: int, classes: int) -> nn.Module:
+        """The layer from the embedding to the classes."""
+        return nn.Linear(embedding, classes)
+
+
 @dataclass(frozen=True)
-class MLP:
+class MLP(LinearDecision):
     """Linear layers with ReLU after each, the last one included, so embeddings are non-negative.
 
     >>> MLP(hidden=(120,))((56,), 60)
@@ -30,15 +39,7 @@ class MLP:
 
     def __call__(self, shape: tuple[int, ...], width: int) -> nn.Module:
         """Build the network for rows of this shape."""
-        widths = [math.prod(shape), *self.hidden, width]
-        layers: list[nn.Module] = [nn.Flatten()]
-        for fan_in, fan_out in itertools.pairwise(widths):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-        return nn.Sequential(*layers)
-
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The layer above the embedding, for methods that cut a party's model there."""
-        return nn.Linear(embedding, classes)
+        return nn.Sequential(nn.Flatten(), *_layers([math.prod(shape), *self.hidden, width]))
 
     def decoder(self, shape: tuple[int, ...], embedding: int) -> nn.Module:
         """The same layers backwards, without a ReLU at the end, to all numbers of a row.
@@ -50,8 +51,9 @@ class MLP:
           (2): Linear(in_features=120, out_features=56, bias=True)
         )
         """
-        widths = [embedding, *reversed(self.hidden), math.prod(shape)]
-        layers: list[nn.Module] = []
-        for fan_in, fan_out in itertools.pairwise(widths):
-            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
+        return nn.Sequential(*_layers([embedding, *reversed(self.hidden), math.prod(shape)])[:-1])
+
+
+def _layers(widths: Sequence[int]) -> list[nn.Module]:
+    pairs = itertools.pairwise(widths)
+    return [layer for fan_in, fan_out in pairs for layer in (nn.Linear(fan_in, fan_out), nn.ReLU())]

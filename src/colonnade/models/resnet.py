@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigError
 from colonnade.models.convolution import open_picture
+from colonnade.models.mlp import LinearDecision
 
 STAGES = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3)}
 
@@ -42,7 +43,7 @@ def _bottleneck(fan_in: int, width: int, stride: int) -> tuple[nn.Module, int]:
 
 
 @dataclass(frozen=True)
-class ResNet:
+class ResNet(LinearDecision):
     """He, Zhang, Ren, Sun 2016: ResNet-18 of basic blocks, ResNet-50 and -101 of bottlenecks.
 
     ``width`` is the width of the first of four stages, each twice as wide as the one before; the original has 64. The
@@ -71,7 +72,3 @@ class ResNet:
                 layers.append(layer)
         layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(fan_in, width), nn.ReLU()]
         return nn.Sequential(*layers)
-
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The layer above the embedding, for methods that cut a party's model there."""
-        return nn.Linear(embedding, classes)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.errors import ModelError
-from colonnade.models.mlp import MLP
+from colonnade.models.mlp import MLP, LinearDecision
 
 _WIDEST = 50
 
@@ -35,7 +35,7 @@ def _table(codes: int, dim: int) -> nn.Embedding:
 
 
 @dataclass(frozen=True)
-class TableNet:
+class TableNet(LinearDecision):
     """An MLP over numbers and learnt embeddings; ``cardinalities`` are the numbers of codes of the last columns.
 
     ``dims`` are the embeddings' widths, by default half of the codes, at most 50.
@@ -68,7 +68,3 @@ class TableNet:
         dims = tuple(min(_WIDEST, (count + 1) // 2) for count in self.cardinalities) if self.dims is None else self.dims
         above = MLP(self.hidden)((shape[0] - len(dims) + sum(dims),), width)
         return nn.Sequential(Embedded(self.cardinalities, dims), above) if dims else above
-
-    def decision(self, embedding: int, classes: int) -> nn.Module:
-        """The layer above the embedding, for methods that cut a party's model there."""
-        return nn.Linear(embedding, classes)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from colonnade.disk.csv_text import csv_text
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.report.picture import Picture
 from colonnade.report.summary import RunView
@@ -38,10 +37,8 @@ def _free(title: str, taken: set[str]) -> str:
 def _results(runs: Sequence[RunView]) -> str:
     scores = list(dict.fromkeys(name for run in runs for name in run.metrics))
     facts = ("method", "data", "rounds", "train_bytes", "all_bytes", "seconds")
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["run", *facts, "measured_on", *scores])
+    rows = []
     for run in runs:
         values = [run.result[fact] for fact in facts]
-        writer.writerow([run.name, *values, run.measured, *(run.metrics.get(score, "") for score in scores)])
-    return out.getvalue()
+        rows.append([run.name, *values, run.measured, *(run.metrics.get(score, "") for score in scores)])
+    return csv_text(["run", *facts, "measured_on", *scores], rows)

@@ -91,7 +91,7 @@ def line_chart(
     x_axis, y_axis = across([x for x, _ in points]), upwards([y for _, y in points])
     body = [
         *frame(x_axis, y_axis, x_name, y_name, write_y),
-        _guide(guide, x_axis, y_axis),
+        *([f'<path class="guide" d="{_path(guide, x_axis, y_axis)}"/>'] if guide else []),
         *(_line(line, x_axis, y_axis, marked) for line in drawn),
     ]
     rows = [(line.label, "validation" if line.dashed else "", x, y) for line in drawn for x, y in line.points]
@@ -99,10 +99,6 @@ def line_chart(
     return Picture(
         title, labels, "".join(body), ["line", "kind", x_name, y_name], rows, keys=[line.key for line in drawn]
     )
-
-
-def _guide(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:
-    return f'<path class="guide" d="{_path(points, x_axis, y_axis)}"/>' if points else ""
 
 
 def _path(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:

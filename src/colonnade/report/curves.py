@@ -78,8 +78,4 @@ def _traffic(runs: Sequence[RunView], colours: Colours) -> Picture:
 
 
 def _writer(score: str) -> Write | None:
-    return _whole_percent if score == "accuracy" else None
-
-
-def _whole_percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return (lambda share: f"{100 * share:.3g} %") if score == "accuracy" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from colonnade.report.html_table import Cell, table
+from colonnade.report.html_table import Cell, table, whole
 from colonnade.report.learns import could_learn, seals_on, values_in
 from colonnade.report.summary import RunView
 from colonnade.report.words import percent, size, what_left, what_seals_did, what_shows
@@ -42,7 +42,7 @@ def _by_party(run: RunView) -> str:
     if any(run.missed.values()):
         head.append("Rounds missed")
         for name, row in cells.items():
-            row.append(_whole(run.missed.get(name, 0)))
+            row.append(whole(run.missed.get(name, 0)))
     if any(run.clipped.values()):
         head.append("Values clipped")
         for name, row in cells.items():
@@ -58,12 +58,12 @@ def _by_party(run: RunView) -> str:
 def _traffic(run: RunView, name: str) -> list[Cell]:
     sent = _total([line for line in run.ledger.rows if line.sender == name])
     received = sum(line.total for line in run.ledger.rows if line.receiver == name)
-    return [_whole(sent.messages), (size(sent.total), sent.total), (size(received), received)]
+    return [whole(sent.messages), (size(sent.total), sent.total), (size(received), received)]
 
 
 def _epsilon(run: RunView, name: str) -> Cell:
-    spent = run.privacy.get(name)
-    return ("-", 0.0) if spent is None else (f"{spent['spent']:.2f} of {spent['granted']:g}", spent["spent"])
+    budget = run.privacy.get(name)
+    return ("-", 0.0) if budget is None else (f"{budget['spent']:.2f} of {budget['granted']:g}", budget["spent"])
 
 
 def _line_by_line(run: RunView) -> str:
@@ -83,11 +83,7 @@ def _seals(run: RunView, line: Line) -> str:
 
 
 def _counts(line: Line) -> list[tuple[str, float]]:
-    return [_whole(line.messages), (size(line.total), line.total)]
-
-
-def _whole(number: int) -> tuple[str, float]:
-    return f"{number:,}", number
+    return [whole(line.messages), (size(line.total), line.total)]
 
 
 def _merged(run: RunView) -> list[tuple[Line, Line]]:

@@ -40,6 +40,11 @@ def table(
     return f'<div class="wide" tabindex="0"><table{kind}>{top}<tbody>{body}</tbody>{bottom}</table></div>'
 
 
+def whole(number: int) -> tuple[str, float]:
+    """The cell of a whole number."""
+    return f"{number:,}", number
+
+
 def _heading(text: str, is_number: bool, sortable: bool) -> str:
     kind = ' class="number"' if is_number else ""
     name = _written(text)

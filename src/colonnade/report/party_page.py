@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
-from colonnade.report.html_table import Cell, table
+from colonnade.report.html_table import Cell, table, whole
 from colonnade.report.page import document
 from colonnade.report.words import size
 from colonnade.wire.ledger import Ledger, Line
@@ -85,7 +85,7 @@ def _exchanged(view: PartyView, *, is_sent: bool) -> str:
     if not total.messages:
         return steps or "<p>Nothing.</p>"
     rows: list[list[Cell]] = [
-        [count.kind, _whole(count.messages), _bytes(count.total)] for count in view.messages if count.is_sent == is_sent
+        [count.kind, whole(count.messages), _bytes(count.total)] for count in view.messages if count.is_sent == is_sent
     ]
     foot = ["Total", f"{total.messages:,}", size(total.total)]
     log = table(["Kind", "Messages", "On the wire"], rows, numbers=(1, 2), foot=foot, sortable=True)
@@ -94,16 +94,12 @@ def _exchanged(view: PartyView, *, is_sent: bool) -> str:
 
 def _by_step(lines: Sequence[Line]) -> str:
     rows: list[list[Cell]] = [
-        [line.step, line.purpose, _whole(line.messages), _bytes(line.payload), _bytes(line.total)] for line in lines
+        [line.step, line.purpose, whole(line.messages), _bytes(line.payload), _bytes(line.total)] for line in lines
     ]
     messages, payload, total = (sum(getattr(line, name) for line in lines) for name in ("messages", "payload", "total"))
     foot = ["Total", "", f"{messages:,}", size(payload), size(total)]
     head = ["Step", "For", "Messages", "Values", "On the wire"]
     return table(head, rows, numbers=(2, 3, 4), foot=foot, sortable=True)
-
-
-def _whole(number: int) -> tuple[str, float]:
-    return f"{number:,}", number
 
 
 def _bytes(count: int) -> tuple[str, float]:

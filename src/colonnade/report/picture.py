@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
+
+from colonnade.disk.csv_text import csv_text
 
 WIDTH, HEIGHT = 460, 290
 COLOURS = 8  # in the style sheet
@@ -64,11 +64,7 @@ class Picture:
 
     def csv(self) -> str:
         """The numbers as CSV text."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(self.head)
-        writer.writerows(self.rows)
-        return out.getvalue()
+        return csv_text(self.head, self.rows)
 
     def _svg(self, attributes: str, body: str, height: int) -> str:
         label = escape(f"{self.title}: {self.description}")

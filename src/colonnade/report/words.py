@@ -151,7 +151,7 @@ def what_seals_did(run: RunView) -> list[str]:
         [f"Scales clipped {', '.join(f'{percent(s, 2)} of what {w} sent' for w, s in cut.items())}."] if cut else []
     )
     return clipped + [
-        f"{name} released {spent['releases']} times per {spent['unit']} with noise and spent epsilon "
-        f"{spent['spent']:.2f} of {spent['granted']:g} at delta {spent['delta']:g}; this covers {spent['covers']}."
-        for name, spent in run.privacy.items()
+        f"{name} released {budget['releases']} times per {budget['unit']} with noise and spent epsilon "
+        f"{budget['spent']:.2f} of {budget['granted']:g} at delta {budget['delta']:g}; this covers {budget['covers']}."
+        for name, budget in run.privacy.items()
     ]

@@ -1,4 +1,4 @@
-"""Runtimes of one organisation in which every party is apart: behind letters here, or in processes of a cluster."""
+"""Runtimes of one organisation in which every party is apart: by requests in this process, or in a cluster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _secret(folder: Path | None) -> bytes:
 
 
 def remote_setup_for(tables: Sequence[Table], plan: Plan, folder: Path | None) -> RemoteSetup | None:
-    """How the parties of this runtime are reached; None if they are in this process and without letters."""
+    """How the parties of this runtime are reached; None if they are in this process and called directly."""
     settings = plan.settings
     if settings.runtime == "federation":
         raise ConfigError("runtime='federation' is started by colonnade owner JOB.toml and colonnade party PARTY.toml.")
@@ -79,13 +79,12 @@ def _of_owners(tables: Sequence[Table], others: Sequence[str], folder: Path | No
     return dict.fromkeys((OWNER, *here), _secret(folder))
 
 
-def _direct(specs: Sequence[PartySpec]) -> Transport:
-    return DirectTransport({spec.name: make_party(spec) for spec in specs})
-
-
 def _on_a_cluster(specs: Sequence[PartySpec]) -> Transport:
     asked = next((spec.settings.cluster for spec in specs), None)
     return RayTransport(specs, make_party, Cluster(**(asked or {})))
 
 
-_CONNECT: dict[str, Connect] = {"apart": _direct, "ray": _on_a_cluster}
+_CONNECT: dict[str, Connect] = {
+    "apart": lambda specs: DirectTransport({spec.name: make_party(spec) for spec in specs}),
+    "ray": _on_a_cluster,
+}

@@ -21,7 +21,7 @@ MOST_POINTS = 200  # of a curve
 MOST_PLACES = 300  # of a map
 MOST_CLASSES = 200  # beyond that nobody reads a confusion matrix, and it would fill the checkpoint
 MOST_VALUES = 12  # histograms, one per value of a row
-BARS = 31  # of a histogram, odd so that one lies around nought
+BARS = 31  # of a histogram, odd so that one lies around zero
 
 
 def find(task: Task, outputs: Tensor, labels: Tensor) -> dict[str, Any]:
@@ -33,16 +33,16 @@ def find(task: Task, outputs: Tensor, labels: Tensor) -> dict[str, Any]:
     >>> find(Classes(3), torch.eye(3), torch.tensor([0, 1, 1]))["confusion"]
     [[1, 0, 0], [0, 1, 1], [0, 0, 0]]
     """
-    found: dict[str, Any] = {"rows": len(labels)}
+    findings: dict[str, Any] = {"rows": len(labels)}
     if not bool(torch.isfinite(outputs).all()):
-        return found
+        return findings
     if isinstance(task, Classes):
-        return found | _of_classes(outputs, labels)
+        return findings | _of_classes(outputs, labels)
     if isinstance(task, Several):
-        return found | {"labels": _hits(outputs > 0, labels == 1)}
+        return findings | {"labels": _hits(outputs > 0, labels == 1)}
     if isinstance(task, Values):
-        return found | {"residuals": _residuals(task.predictions(outputs), labels)}
-    return found
+        return findings | {"residuals": _residuals(task.predictions(outputs), labels)}
+    return findings
 
 
 def known_importance(method: Method, owner: Owner, names: Sequence[str], round: int) -> dict[str, float]:
@@ -86,26 +86,26 @@ class _Nobody(Parties):
 
 def _of_classes(outputs: Tensor, labels: Tensor) -> dict[str, Any]:
     classes = outputs.shape[-1]
-    found: dict[str, Any] = {}
+    findings: dict[str, Any] = {}
     if classes <= MOST_CLASSES:
         pairs = torch.bincount(labels * classes + outputs.argmax(-1), minlength=classes * classes)
-        found["confusion"] = pairs.reshape(classes, classes).tolist()
+        findings["confusion"] = pairs.reshape(classes, classes).tolist()
     if classes == 2 and len(torch.unique(labels)) == 2:
         true, false = above(outputs[:, 1] - outputs[:, 0], labels)
-        found["roc"] = _thin(_from_nought(false / false[-1]), _from_nought(true / true[-1]))
-        found["pr"] = _thin(true / true[-1], true / (true + false))
-        found["calibration"] = [list(one) for one in calibration(outputs, labels)]
-    return found
+        findings["roc"] = _thin(_from_zero(false / false[-1]), _from_zero(true / true[-1]))
+        findings["pr"] = _thin(true / true[-1], true / (true + false))
+        findings["calibration"] = [list(interval) for interval in calibration(outputs, labels)]
+    return findings
 
 
-def _from_nought(shares: Tensor) -> Tensor:
+def _from_zero(shares: Tensor) -> Tensor:
     return torch.cat([shares.new_zeros(1), shares])
 
 
 def _thin(across: Tensor, up: Tensor) -> list[list[float]]:
     """Points of a curve, evenly thinned, with its two ends."""
     kept = torch.linspace(0, len(across) - 1, min(len(across), MOST_POINTS)).round().long()
-    return _rounded(torch.stack([across, up], 1)[kept])
+    return [[round(value, 5) for value in point] for point in torch.stack([across, up], 1)[kept].tolist()]
 
 
 def _hits(guessed: Tensor, right: Tensor) -> list[list[int]]:
@@ -126,14 +126,10 @@ def _histogram(gap: Tensor) -> dict[str, Any]:
     return {"reach": reach, "counts": [int(count) for count in counts]}
 
 
-def _rounded(points: Tensor) -> list[list[float]]:
-    return [[round(value, 5) for value in point] for point in points.tolist()]
-
-
-def numbers_in(found: Any) -> Iterable[Any]:
+def numbers_in(nested: Any) -> Iterable[Any]:
     """Everything in nested lists and dictionaries that is neither."""
-    if isinstance(found, dict | list):
-        for one in found.values() if isinstance(found, dict) else found:
-            yield from numbers_in(one)
+    if isinstance(nested, dict | list):
+        for inner in nested.values() if isinstance(nested, dict) else nested:
+            yield from numbers_in(inner)
     else:
-        yield found
+        yield nested

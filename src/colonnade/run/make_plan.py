@@ -23,7 +23,7 @@ from colonnade.core.task import Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError
-from colonnade.run.absence import check_known_rows, check_policy, check_when_away
+from colonnade.run.absence import check_known_rows, check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
@@ -54,8 +54,8 @@ def make_plan(
     seals = _seals_for(seal, chosen, **learnt)
     seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
     batch = all_rows(tables, valid) if chosen.whole_rounds else count_of(asked.batch, "batch")
-    missing, when_away = typing.cast(str, asked.missing), typing.cast(str, asked.when_away)
-    schedule = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle))
+    missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
+    schedule, every = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle)), asked.evaluate_every
     settings = Settings(
         rounds=_rounds_for(chosen, asked, schedule),
         batch=batch,
@@ -63,16 +63,17 @@ def make_plan(
         **plain_runtime(asked.runtime),
         valid=valid,
         shuffle=str(asked.shuffle),
-        evaluate_every=_at_least_one(asked.evaluate_every, "evaluate_every", schedule.rounds_per_epoch),
+        evaluate_every=schedule.rounds_per_epoch if every is None else count_of(every, "evaluate_every"),
         stop_drop=_stop_drop(asked.stop_drop, schedule),
         threads=count_of(asked.threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
-        when_away=check_when_away(when_away, missing, chosen, seals),
+        when_away=check_when_absent(when_absent, missing, chosen, seals),
         **learnt,
     )
     chosen.check_batch(schedule.smallest_batch(settings.rounds))
     parties = parties_of(tables)
-    builders = one_each(_default_models(parties) if model is None else model, parties, "model")
+    usual = [models.default_for(table.cardinalities) for table in parties]
+    builders = one_each(usual if model is None else model, parties, "model")
     optimizers = one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
     return Plan(chosen, settings, tuple(builders), tuple(optimizers), tuple(listed(seal)))
 
@@ -128,9 +129,9 @@ def _check_rows(method: Method, tables: Sequence[Table]) -> None:
             )
 
 
-def _seals_for(came: Any, method: Method, task: str, weights: Weights) -> Seals:
+def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals:
     """The seals in their places, if the method can take them and the labels can be protected."""
-    seals = make_seals(came)
+    seals = make_seals(given)
     if seals.labels is not None and task != "classes":
         raise SealError(
             f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."
@@ -178,16 +179,6 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
     if not number(points, "stop_drop") >= 0:
         raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
     return float(points)
-
-
-def _at_least_one(value: int | None, what: str, default: int) -> int:
-    if value is None:
-        return default
-    return count_of(value, what)
-
-
-def _default_models(parties: Sequence[Table]) -> list[models.ModelBuilder]:
-    return [models.default_for(table.cardinalities) for table in parties]
 
 
 def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:

@@ -35,11 +35,11 @@ class Question:
         self,
         purpose: str,
         tables: Sequence[Table],
-        away: Sequence[str] = (),
+        absent: Sequence[str] = (),
         missing: str | None = None,
         owner: str | None = None,
     ) -> None:
-        self.purpose, self.tables, self.away, self.missing, self.owner = purpose, tables, away, missing, owner
+        self.purpose, self.tables, self.absent, self.missing, self.owner = purpose, tables, absent, missing, owner
         self.labelled = purpose == "evaluate"
 
     @property
@@ -125,9 +125,20 @@ class Model:
             each = self._in_chunks(
                 lambda turn: self.method.predict_each(self.owner, self.parties, turn), purpose, question.rows, purpose
             )
-            away = self.parties.presence.absence.away
+            absent = self.parties.presence.absence.absent
             named = dict(zip(self.parties.names, each, strict=True))
-            return {name: logits for name, logits in named.items() if name not in away}
+            return {name: logits for name, logits in named.items() if name not in absent}
+
+    def outputs_of_subsets(self, question: Question) -> list[Tensor]:
+        """The outputs of every set of the parties, for methods that predict from any; the set of nobody first."""
+        purpose = question.purpose
+        with self._asking(question):
+            return self._in_chunks(
+                lambda turn: self.method.predict_subsets(self.owner, self.parties, turn),
+                purpose,
+                question.rows,
+                purpose,
+            )
 
     def evaluate_each(self, question: Question) -> dict[str, dict[str, float]]:
         """Metrics of every party's own model."""
@@ -152,9 +163,11 @@ class Model:
     def privacy(self) -> dict[str, dict[str, Any]]:
         """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
         budgets = {name: self.half.ends[name].budget for name in self.parties.names}
-        told = self.parties.backend.budgets() if self.seals.noise is not None else {}
+        reported = self.parties.backend.budgets() if self.seals.noise is not None else {}
         return {
-            name: {**budget.summary(), **told.get(name, {})} for name, budget in budgets.items() if budget is not None
+            name: {**budget.summary(), **reported.get(name, {})}
+            for name, budget in budgets.items()
+            if budget is not None
         }
 
     @contextmanager
@@ -163,20 +176,20 @@ class Model:
         tables, labelled = question.tables, question.labelled
         check_federation(tables, labelled=labelled)
         policy = self.settings.missing if question.missing is None else question.missing
-        absence = find_absence(self.method, self.seals, self.parties, tables, question.away, policy)
-        whole = completed(tables, self.parties.names, self._shapes, absence.away)
+        absence = find_absence(self.method, self.seals, self.parties, tables, question.absent, policy)
+        whole = completed(tables, self.parties.names, self._shapes, absence.absent)
         self.place(question.purpose, whole, labelled=labelled)
         self.took_part = []
         self.parties.forget_asked()
         with threads(self.settings.threads), self.without(absence):
             yield
-        self.took_part = self.present(absence.away)
+        self.took_part = self.present(absence.absent)
 
     @contextmanager
     def without(self, absence: Absence) -> Iterator[None]:
         """Leave out those who are absent for the duration; refitted heads are put back as they were."""
         names = self.parties.names
-        here = [k for k, name in enumerate(names) if name not in absence.away]
+        here = [k for k, name in enumerate(names) if name not in absence.absent]
         refits = absence.policy == "refit" and not absence.training and len(here) < len(names) and self.method.refits
         before = pack(self.owner.kept()) if refits else {}
         with self.parties.presence.leaving_out(absence):
@@ -191,9 +204,9 @@ class Model:
                 if refits:
                     unpack(self.owner.kept(), before, OWNER)
 
-    def present(self, away: frozenset[str]) -> list[str]:
+    def present(self, absent: frozenset[str]) -> list[str]:
         """Those who were asked and are not absent."""
-        return [name for name in self.parties.asked if name not in away]
+        return [name for name in self.parties.asked if name not in absent]
 
     def judged(self, table: str, rows: Tensor, leader: str) -> tuple[Tensor, Tensor]:
         """Outputs for rows that have labels, and these labels."""

@@ -11,7 +11,7 @@ from colonnade.core.state import Packed
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.runtime.remote.remote_party import KEPT
 from colonnade.store import checkpoint
-from colonnade.store.budget_file import is_written, read_spent, write_spent
+from colonnade.store.budget_file import is_written, load_budgets, save_budgets
 from colonnade.store.preparation_files import write_preparations
 from colonnade.store.run_folder import check_vacant, history_csv
 
@@ -64,7 +64,7 @@ def save_checkpoint(run: Run) -> None:
     with run.model.half.peaks.naming():
         checkpoint.check_finite(states, sides.names, run.round - 1)
     if run.seals.noise is not None and not is_written(folder):
-        write_spent(folder, run.model.half.ends, run.parties.names)  # so that it can be missed
+        save_budgets(folder, run.model.half.ends, run.parties.names)  # so that it can be missed
     checkpoint.write(folder / "checkpoints", run.round, states, facts)
     run.parties.backend.saved(states)
     write_preparations(folder, run.preparations)
@@ -85,10 +85,10 @@ def read(run: Run, folder: Path) -> tuple[dict[str, Packed], dict[str, Any]]:
 def write_budgets(run: Run) -> None:
     """Write down what was spent of the privacy budgets, if the run has a folder and such budgets."""
     if run.folder is not None and run.seals.noise is not None:
-        write_spent(run.folder, run.model.half.ends, run.parties.names)
+        save_budgets(run.folder, run.model.half.ends, run.parties.names)
 
 
 def read_budgets(run: Run, folder: Path) -> None:
     """Take back what was spent of the privacy budgets."""
     if run.seals.noise is not None:
-        read_spent(folder, run.model.half.ends, run.parties.names)
+        load_budgets(folder, run.model.half.ends, run.parties.names)

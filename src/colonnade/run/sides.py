@@ -84,7 +84,8 @@ class Sides:
         """States that are older than the budgets must not be kept with the budgets of their time."""
         ends = {side: self.half.ends[name] for side, name in self.names.items()}
         return {
-            side: state | {f"seal/{key}": value for key, value in (ends[side].spent() if side in ends else {}).items()}
+            side: state
+            | {f"seal/{key}": value for key, value in (ends[side].budget_state() if side in ends else {}).items()}
             for side, state in states.items()
         }
 
@@ -103,7 +104,8 @@ def make_sides(
     memory = AnswerMemory(means=keeps_means(method, settings), sample=method.refits)
     checks = None if remote is None else remote.schema
     half = OwnerHalf(Ends(plan.seals, sources), ledger, memory, checks=checks)
-    owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER))
+    first = tables[0].columns is not None
+    owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER), has_columns=first)
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     owners = None
@@ -112,7 +114,6 @@ def make_sides(
         each = owners_of(tables), places_of(tables)
         owners = owner.owners = make_owners(*each, plan, task, among_owners, parties=len(parties))
         ledger.owners = owners.names
-    first = tables[0].columns is not None
     built = make_parties(parties, plan, task, half, owner_is_first=first, owners=owners, remote=remote)
     sides = Sides(owner, built, owners, half)
     if plan.seals.labels is not None:

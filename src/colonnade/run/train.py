@@ -1,4 +1,4 @@
-"""The front door: ``train`` and ``resume``."""
+"""``train`` and ``resume``, the two ways to begin a run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import accepts_old_names
 from colonnade.core.options import MOST
 from colonnade.core.settings import Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, parties_of
@@ -35,6 +36,7 @@ from colonnade.store.preparation_files import read_preparations
 from colonnade.store.run_folder import check_vacant
 
 
+@accepts_old_names
 def train(
     tables: Sequence[Table],
     method: str | Method = "vimadmm",
@@ -58,8 +60,8 @@ def train(
     folder: str | Path | None = None,
     threads: int = 1,
     missing: str = "refuse",
-    when_away: str = "wait",
-    away: DropOuts | None = None,
+    when_absent: str = "wait",
+    absent: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
 ) -> Run:
     """Train one model over a federation and give the finished run.
@@ -76,11 +78,11 @@ def train(
     ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
     validation accuracy (r2 of values) falls more than so many points below its best and keeps the best.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
-    ``missing`` says what predictions do about a party that is away ("refuse", "zero", "mean", "refit").
-    ``when_away`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
+    ``missing`` says what predictions do about a party that is absent ("refuse", "zero", "mean", "refit").
+    ``when_absent`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
     the round out, "without" goes on with those who are here (means stand for the absent one's answers with
-    ``missing="mean"``, else zeros) and takes the party back as it was. ``away`` simulates drop-outs: a function
-    from a round's number, counted from 0, to the names of those who are away from it.
+    ``missing="mean"``, else zeros) and takes the party back as it was. ``absent`` simulates drop-outs: a function
+    from a round's number, counted from 0, to the names of those who are absent from it.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -104,15 +106,16 @@ def train(
         stop_drop=stop_drop,
         threads=threads,
         missing=missing,
-        when_away=when_away,
+        when_absent=when_absent,
     )
     plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
     run = start(plan, tables, folder)
     if targets is not None:
         run.teach(targets)
-    return run.fit(test, on_round, away)
+    return run.fit(test, on_round, absent)
 
 
+@accepts_old_names
 def resume(
     path: str | Path,
     tables: Sequence[Table] | None = None,
@@ -122,7 +125,7 @@ def resume(
     model: Many = None,
     optimizer: Many = None,
     test: Sequence[Table] | None = None,
-    away: DropOuts | None = None,
+    absent: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     train: bool = True,
     runtime: Cluster | None = None,
@@ -132,7 +135,7 @@ def resume(
 
     Data sets of :func:`colonnade.load` and this package's models are found again by themselves; tables
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
-    ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``away``) must be
+    ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``absent``) must be
     given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
     """
     folder = Path(path)
@@ -140,8 +143,11 @@ def resume(
     opened = tables is None and not _can_reload(description) and not train
     tables = stand_ins(description) if opened else _tables_again(description, tables, folder)
     with _described(folder):
-        builders = [_model_again(entry) for entry in description["model"]] if model is None else model
-        optimizers = [_optimizer_again(entry) for entry in description["optimizer"]] if optimizer is None else optimizer
+        if model is None:
+            model = [models.described(entry) for entry in _known(description["model"], "a model", "model")]
+        if optimizer is None:
+            entries = _known(description["optimizer"], "an optimiser", "optimizer")
+            optimizer = [optim.described(entry) for entry in entries]
         settings = _moved(Settings(**description.pop("settings")), runtime)
         options = dict(description["method"])
         seals = tuple(make_seal(**entry) for entry in description.get("seal", []))
@@ -150,8 +156,8 @@ def resume(
     plan = Plan(
         method,
         _prolonged(settings, tables, method, epochs, rounds),
-        tuple(one_each(builders, parties, "model")),
-        tuple(one_each(optimizers, parties, "optimizer")),
+        tuple(one_each(model, parties, "model")),
+        tuple(one_each(optimizer, parties, "optimizer")),
         seals,
     )
     run = Run(
@@ -164,7 +170,7 @@ def resume(
     )
     run.load(folder)
     run.preparations = read_preparations(folder) or run.preparations
-    return run.fit(test, on_round, away) if train else run.use_best()
+    return run.fit(test, on_round, absent) if train else run.use_best()
 
 
 @contextmanager
@@ -225,16 +231,9 @@ def _tables_again(description: dict[str, Any], tables: Sequence[Table] | None, f
     return tables
 
 
-def _model_again(entry: dict[str, Any] | None) -> Any:
-    if entry is None:
-        raise CheckpointError("the run was trained with a model of your own; pass model= to resume again.")
-    options = dict(entry)
-    kind = options.pop("kind")
-    return models.default_model if kind == "default" else models.make_model(kind, **options)
-
-
-def _optimizer_again(entry: dict[str, Any] | None) -> Any:
-    if entry is None:
-        raise CheckpointError("the run was trained with an optimiser of your own; pass optimizer= to resume again.")
-    options = dict(entry)
-    return optim.make_optimizer(options.pop("kind"), **options)
+def _known(entries: Sequence[dict[str, Any] | None], what: str, option: str) -> list[dict[str, Any]]:
+    """The descriptions of all parties' builders, if none of them was the user's own function."""
+    known = [entry for entry in entries if entry is not None]
+    if len(known) < len(entries):
+        raise CheckpointError(f"the run was trained with {what} of your own; pass {option}= to resume again.")
+    return known

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, final
 
 from torch import Tensor
 
+from colonnade.core.option_names import accepts_old_names
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
@@ -87,23 +88,25 @@ class Run:
 
     # asking
 
+    @accepts_old_names
     def evaluate(
         self,
         tables: Sequence[Table],
         *,
-        away: Sequence[str] = (),
+        absent: Sequence[str] = (),
         missing: str | None = None,
         owner: str | None = None,
     ) -> dict[str, float]:
         """Metrics on a federation with labels; see :meth:`predict` for parties that are absent and several owners."""
         with self.releasing():
-            return self.model.evaluate(Question("evaluate", tables, away, missing, owner))
+            return self.model.evaluate(Question("evaluate", tables, absent, missing, owner))
 
+    @accepts_old_names
     def predict(
         self,
         tables: Sequence[Table],
         *,
-        away: Sequence[str] = (),
+        absent: Sequence[str] = (),
         missing: str | None = None,
         owner: str | None = None,
     ) -> Tensor:
@@ -111,17 +114,18 @@ class Run:
 
         That is probabilities [rows, classes] of classes, values [rows] in the labels' own units, or the probability
         [rows, labels] of each of several labels.
-        Parties named in ``away``, or whose table is not there, are not asked; ``missing`` says what stands for their
+        Parties named in ``absent``, or whose table is not there, are not asked; ``missing`` says what stands for their
         answers ("refuse", "zero", "mean", "refit"; by default the run's policy). ``run.took_part`` says who answered.
         ``owner`` names which of several owners predicts, by default the first.
         """
-        return self.task.predictions(self.outputs(tables, away=away, missing=missing, owner=owner))
+        return self.task.predictions(self.outputs(tables, absent=absent, missing=missing, owner=owner))
 
+    @accepts_old_names
     def outputs(
         self,
         tables: Sequence[Table],
         *,
-        away: Sequence[str] = (),
+        absent: Sequence[str] = (),
         missing: str | None = None,
         owner: str | None = None,
     ) -> Tensor:
@@ -129,24 +133,26 @@ class Run:
         if any(isinstance(table, Sheet) for table in tables):
             raise TableError("sheets came where tables were expected; colonnade.score(run, sheets) aligns them first.")
         with self.releasing():
-            return self.model.outputs(Question("predict", tables, away, missing, owner))
+            return self.model.outputs(Question("predict", tables, absent, missing, owner))
 
+    @accepts_old_names
     def evaluate_each(
-        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+        self, tables: Sequence[Table], *, absent: Sequence[str] = (), missing: str | None = None
     ) -> dict[str, dict[str, float]]:
         """Metrics of every party's own model on a federation with labels; see :meth:`predict_each`."""
         with self.releasing():
-            return self.model.evaluate_each(Question("evaluate", tables, away, missing))
+            return self.model.evaluate_each(Question("evaluate", tables, absent, missing))
 
+    @accepts_old_names
     def predict_each(
-        self, tables: Sequence[Table], *, away: Sequence[str] = (), missing: str | None = None
+        self, tables: Sequence[Table], *, absent: Sequence[str] = (), missing: str | None = None
     ) -> dict[str, Tensor]:
         """What :meth:`predict` gives, by every party's own model, for methods that train one per party.
 
         Parties that are absent (see :meth:`predict`) have no entry; the others' models do without their answers.
         """
         with self.releasing():
-            each = self.model.outputs_each(Question("predict", tables, away, missing))
+            each = self.model.outputs_each(Question("predict", tables, absent, missing))
         return {name: self.task.predictions(logits) for name, logits in each.items()}
 
     def importance(self) -> dict[str, float]:
@@ -169,17 +175,18 @@ class Run:
 
     # training
 
+    @accepts_old_names
     def fit(
         self,
         test: Sequence[Table] | None = None,
         on_round: Callable[[Run], None] | None = None,
-        away: DropOuts | None = None,
+        absent: DropOuts | None = None,
     ) -> Run:
         """Train from the present round to the last one, evaluating and saving on the way.
 
-        ``away`` simulates drop-outs: called with a round's number, from 0, it gives the names of absent parties.
+        ``absent`` simulates drop-outs: called with a round's number, from 0, it gives the names of absent parties.
         """
-        return training_loop.fit(self, test, on_round, away)
+        return training_loop.fit(self, test, on_round, absent)
 
     def use_best(self) -> Run:
         """Put the best model in place, if early stopping kept one."""

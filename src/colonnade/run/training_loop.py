@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] | None, away: DropOuts | None) -> Run:
+def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] | None, absent: DropOuts | None) -> Run:
     """Train from the present round to the last one, evaluating and saving on the way."""
-    check_drop_outs(away)
+    check_drop_outs(absent)
     if run.opened:
         raise ConfigError(
             "the run was opened without the tables that it was trained on, so it can only predict; "
@@ -38,7 +38,7 @@ def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] 
         _insist(run, lambda: _set_out(run, test))
         while run.round < run.settings.rounds and not run.stopped:
             # Silent until it is decided whom to wait for: a simulated drop-out would drop out again, for ever.
-            with run.parties.presence.silencing(dropped_out(away, run.round, run.parties)):
+            with run.parties.presence.dropping_out(dropped_out(absent, run.round, run.parties)):
                 try:
                     _one_round(run)
                 except AwayError as error:
@@ -62,7 +62,7 @@ def _set_out(run: Run, test: Sequence[Table] | None) -> None:
 
 
 def _insist(run: Run, work: Callable[[], R]) -> R:
-    """Do something again as long as whoever was away from it comes back."""
+    """Do some work, and repeat it as long as the party that was absent from it comes back."""
     while True:
         try:
             return work()
@@ -71,7 +71,7 @@ def _insist(run: Run, work: Callable[[], R]) -> R:
 
 
 def _come_back(run: Run, error: AwayError) -> None:
-    """Wait for whoever was away, and let all sides go back to the newest checkpoint, as a resumed run does."""
+    """Wait for the absent party, and let all sides go back to the newest checkpoint, as a resumed run does."""
     while True:
         if run.folder is None or not run.parties.wait_for(error.party):
             raise error
@@ -96,8 +96,8 @@ def _one_round(run: Run) -> None:
     began = time.perf_counter()
     run.loaded_states = {}
     run.parties.forget_asked()
-    loss, away = _train_round(run)
-    missed = [name for name in run.parties.asked if name in away]
+    loss, absent = _train_round(run)
+    missed = [name for name in run.parties.asked if name in absent]
     if loss is None:
         run.skipped += 1
     else:
@@ -105,38 +105,38 @@ def _one_round(run: Run) -> None:
         run.without += bool(missed)
     for name in missed:
         run.missed[name] += 1
-    run.model.took_part = [] if loss is None else run.model.present(away)
+    run.model.took_part = [] if loss is None else run.model.present(absent)
     run.model.round += 1
     if run.round == run.settings.rounds:
         run.parties.backend.settle()
     run.seconds += time.perf_counter() - began
     if run.round % run.settings.evaluate_every == 0 or run.round == run.settings.rounds:
-        _look(run, away)
+        _look(run, absent)
 
 
 def _train_round(run: Run) -> tuple[float | None, frozenset[str]]:
-    """The round's loss, or None if it is skipped, and who was away from it; ``when_away`` says what is done."""
+    """The round's loss, or None if it is skipped, and who was absent from it; ``when_absent`` says what is done."""
     choice, rows = run.settings.when_away, run.schedule.batch_of(run.round)
     before = {} if choice == "wait" else run.model.states()
-    away = run.parties.presence.silent if choice == "without" else frozenset()
+    absent = run.parties.presence.dropped_out if choice == "without" else frozenset()
     while True:
         try:
-            with run.model.without(Absence(away, run.settings.missing, training=True)):
+            with run.model.without(Absence(absent, run.settings.missing, training=True)):
                 loss = _loss_of(run, Turn(run.round, rows))
             break
         except AwayError as error:
             if choice == "wait":
                 raise
-            run.model.restore(before)  # some may have stepped before another was found to be away
-            found = frozenset([error.party] if error.party else []) - away
-            away |= found
+            run.model.restore(before)  # some may have stepped before another was found to be absent
+            newly_absent = frozenset([error.party] if error.party else []) - absent
+            absent |= newly_absent
             # A blinded sum of the same rows over fewer parties would show the difference.
-            if choice == "skip" or not found or run.seals.blind is not None:
-                return None, away | run.parties.presence.silent
-    gone = [k for k, name in enumerate(run.parties.names) if name in away]
-    if gone:
-        run.parties.load({k: before[f"party-{k:03d}"] for k in gone})
-    return loss, away
+            if choice == "skip" or not newly_absent or run.seals.blind is not None:
+                return None, absent | run.parties.presence.dropped_out
+    left_out = [k for k, name in enumerate(run.parties.names) if name in absent]
+    if left_out:
+        run.parties.load({k: before[f"party-{k:03d}"] for k in left_out})
+    return loss, absent
 
 
 def _loss_of(run: Run, turn: Turn) -> float:
@@ -150,7 +150,7 @@ def _loss_of(run: Run, turn: Turn) -> float:
     return loss
 
 
-def _look(run: Run, away: frozenset[str]) -> None:
+def _look(run: Run, absent: frozenset[str]) -> None:
     """Evaluate, note it in the history, decide whether to stop, save."""
     run.evaluated = {}
     row = {"round": run.round, "epoch": run.round / run.schedule.rounds_per_epoch}
@@ -161,10 +161,10 @@ def _look(run: Run, away: frozenset[str]) -> None:
     if run.settings.when_away == "without":
         row["without"] = run.without
     if len(run.schedule.valid_rows):
-        row |= _score(run, "valid", run.model.judged_held_out, away)
+        row |= _score(run, "valid", run.model.judged_held_out, absent)
     if run.test_tables is not None:
         rows = torch.arange(run.test_tables[0].rows)
-        row |= _score(run, "test", lambda: run.model.judged("test", rows, run.model.sides.leader()), away)
+        row |= _score(run, "test", lambda: run.model.judged("test", rows, run.model.sides.leader()), absent)
     run.losses = []
     run.history.append(
         row | {"bytes": run.ledger.bytes_for("train") + run.ledger.bytes_for("setup"), "seconds": run.seconds}
@@ -174,11 +174,13 @@ def _look(run: Run, away: frozenset[str]) -> None:
         run_files.save_checkpoint(run)
 
 
-def _score(run: Run, part: str, judged: Callable[[], tuple[Tensor, Tensor]], away: frozenset[str]) -> dict[str, float]:
+def _score(
+    run: Run, part: str, judged: Callable[[], tuple[Tensor, Tensor]], absent: frozenset[str]
+) -> dict[str, float]:
     """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
     policy = run.settings.missing
     try:
-        with run.releasing(), run.model.without(Absence(frozenset() if policy == "refuse" else away, policy)):
+        with run.releasing(), run.model.without(Absence(frozenset() if policy == "refuse" else absent, policy)):
             outputs, labels = judged()
     except AwayError:
         if run.settings.when_away == "wait":

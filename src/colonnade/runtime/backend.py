@@ -62,7 +62,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def phase(self, party: str, phase: str, told: Fields, ticket: Ticket | None) -> Fields:
+    def phase(self, party: str, phase: str, message: Fields, ticket: Ticket | None) -> Fields:
         """What a party says in a phase of a key agreement or of a blinded sum."""
 
     @abstractmethod

@@ -18,10 +18,10 @@ class BlindProxy:
     def __init__(self, party: str, backend: Backend, presence: Presence) -> None:
         self.party, self.backend, self.presence = party, backend, presence
 
-    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
+    def answer(self, phase: str, message: Fields, ticket: Ticket | None = None) -> Fields:
         """What the party says in a phase."""
         self.presence.check(self.party, 0 if ticket is None else ticket.round)
-        return self.backend.phase(self.party, phase, told, ticket)
+        return self.backend.phase(self.party, phase, message, ticket)
 
 
 def blinded_through(backend: Backend, presence: Presence, job: bytes, manifest: Mapping[str, bytes]) -> Blinded:

@@ -43,6 +43,11 @@ class Build:
         """The shape of one of the party's rows."""
         return self.table.shape
 
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether the party does not have some of the rows that are trained on."""
+        return self.table.known is not None
+
     def __call__(self, width: int) -> nn.Module:
         """The network from the party's rows to this width."""
         what = f"the row shape {self.table.shape} and the output width {width}"
@@ -100,8 +105,8 @@ def _try_network(net: object, table: Table, inputs: Tensor, width: int) -> None:
     except ColonnadeError:
         raise
     except Exception as error:
-        came = tuple(inputs.shape[1:])
-        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {came}: {error}") from error
+        shape = tuple(inputs.shape[1:])
+        raise ModelError(f"the network of '{table.name}' fails on its rows of shape {shape}: {error}") from error
     if not isinstance(output, Tensor):
         raise ModelError(f"the network of '{table.name}' gives a {type(output).__name__}; it must give one tensor.")
     if not any(parameter.requires_grad for parameter in net.parameters()):

@@ -108,15 +108,15 @@ class Cluster:
 
     def options(self, ray: Any, number: int) -> dict[str, Any]:
         """What Ray is told about the process of this number."""
-        told: dict[str, Any] = {"num_cpus": 0 if self.is_here else self.cpus, "resources": self.resources}
-        told["scheduling_strategy"] = "SPREAD"
+        options: dict[str, Any] = {"num_cpus": 0 if self.is_here else self.cpus, "resources": self.resources}
+        options["scheduling_strategy"] = "SPREAD"
         node = self.node_of(number)
         if node is not None:
             affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            told["scheduling_strategy"] = affinity(find_node(ray, node)["NodeID"], soft=False)
+            options["scheduling_strategy"] = affinity(find_node(ray, node)["NodeID"], soft=False)
         if not self.is_here:  # others' nodes do not have this process's environment
-            told["runtime_env"] = {"env_vars": {INLINE: INLINE_BYTES}}
-        return told
+            options["runtime_env"] = {"env_vars": {INLINE: INLINE_BYTES}}
+        return options
 
     def node_of(self, number: int) -> str | None:
         """The node that the process of this number is for, as it was named; None for any."""
@@ -165,7 +165,7 @@ def check_reachable(address: str | None) -> None:
     host, _, port = (address or "").rpartition(":")
     if address is not None and "://" in address:
         raise ConfigError(
-            f"Cluster: address='{address}' is one of Ray Client, over which letters are slow; run on a node of the "
+            f"Cluster: address='{address}' is one of Ray Client, over which requests are slow; run on a node of the "
             "cluster and give its host:port, or 'auto'."
         )
     if not host or not port.isdigit():  # "auto"

@@ -52,7 +52,7 @@ class FusedNet(Net):
         for group in self.optimizer.param_groups:
             if group.get("fused") is None and "fused" in group:
                 group["fused"] = True  # one kernel per parameter instead of several
-        self.load([(_module_state(net), pack_optimizer(net.optimizer)) for net in nets])
+        self.load([(dict(net.module.state_dict()), pack_optimizer(net.optimizer)) for net in nets])
         self.forward = _chain(self.module, self.weights) or self._vmapped
 
     def __call__(self, inputs: Tensor) -> Tensor:
@@ -60,10 +60,10 @@ class FusedNet(Net):
         return self.forward(inputs)
 
     def _vmapped(self, inputs: Tensor) -> Tensor:
-        def one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
+        def forward_one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
             return functional_call(self.module, (weights, buffers), (rows,))  # type: ignore[no-any-return]
 
-        return vmap(one)(self.weights, self.buffers, inputs)
+        return vmap(forward_one)(self.weights, self.buffers, inputs)
 
     def states(self, count: int) -> list[Packed]:
         """Each member's weights and optimiser buffers, named as a single party names them."""
@@ -169,12 +169,12 @@ class FusedGroup(Group):
 
     def stage(self, state: Packed) -> Hashable:
         """What members must have in common to be stacked: what they remember, an optimiser's buffers and counters."""
-        found: list[Hashable] = [tuple(sorted(under(state, "memory")))]
+        parts: list[Hashable] = [tuple(sorted(under(state, "memory")))]
         for name, net in self.fused_nets.items():
             for key, value in sorted(under(under(state, name), "optimizer").items()):
                 own = not is_counter(key) and value.shape == net.parameters[position_of(key)].shape[1:]
-                found.append((name, key, None if own else tuple(value.flatten().tolist())))
-        return tuple(found)
+                parts.append((name, key, None if own else tuple(value.flatten().tolist())))
+        return tuple(parts)
 
 
 def fuse(
@@ -199,7 +199,7 @@ def fuse(
 def _fuse_group(singles: list[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> list[Group]:
     if len(singles) > 1:
         group = FusedGroup(singles, builders)
-        if _agrees(group):
+        if all(_agree(group, name) for name in _known_inputs(group.singles[0])):
             return [group]
         log.info("parties %s are computed one by one: their networks cannot be stacked", group.members)
     return list(singles)
@@ -209,8 +209,8 @@ def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = group.tables["train"]
     traits: list[Hashable] = [table.shape, table.scale]
-    if not group.loop_nets or table.unaligned is not None:  # rows of its own are as many as the party has
-        return None
+    if not group.loop_nets or table.known is not None or table.unaligned is not None:
+        return None  # parties with different rows have different shapes within a step
     for name, net in group.loop_nets.items():
         optimizer = net.optimizer
         if type(optimizer) not in ELEMENTWISE_OPTIMIZERS or len(optimizer.param_groups) != 1:
@@ -274,10 +274,6 @@ def _trial(group: LoopGroup, name: str) -> Tensor:
         return net(_sample(group, name))
 
 
-def _agrees(group: FusedGroup) -> bool:
-    return all(_agree(group, name) for name in _known_inputs(group.singles[0]))
-
-
 def _agree(group: FusedGroup, name: str) -> bool:
     inputs = torch.stack([_sample(single, name) for single in group.singles])
     expected = torch.stack([_trial(single, name) for single in group.singles])
@@ -297,10 +293,6 @@ def _agree(group: FusedGroup, name: str) -> bool:
 
 def _room(value: Tensor, count: int) -> Tensor:
     return torch.empty((count, *value.shape), dtype=value.dtype)
-
-
-def _module_state(net: LoopNet) -> Packed:
-    return dict(net.module.state_dict())
 
 
 def _stack(messages: Sequence[Any]) -> Any:
@@ -337,13 +329,13 @@ def _linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def _layers(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
     if isinstance(module, nn.Sequential):
-        found: list[tuple[str, nn.Module]] = []
+        layers: list[tuple[str, nn.Module]] = []
         for name, child in module.named_children():
             inner = _layers(child, f"{prefix}{name}.")
             if inner is None:
                 return None
-            found += inner
-        return found
+            layers += inner
+        return layers
     is_flatten = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
     plain = type(module) in (nn.Linear, nn.ReLU, *ELEMENTWISE_LAYERS)
     return [(prefix, module)] if plain or is_flatten else None

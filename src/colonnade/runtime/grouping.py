@@ -1,4 +1,4 @@
-"""Which parties are computed together: those of a fused group that are asked without the others are stacked anew."""
+"""Which parties are computed together: if only some of a fused group are asked, they are stacked again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Grouping:
         return states
 
     def _regroup(self, group: FusedGroup, asked: set[int], states: dict[int, Packed]) -> None:
-        """Stack those of a group that are asked together, whoever was before: a resumed run must compute alike."""
+        """Stack the members that are asked together, whatever was stacked before: a resumed run computes alike."""
         for single in group.singles:
             single.load(states)  # refuses shapes that do not fit, party by party
         # Members that were trained apart cannot share an optimiser's step counter.

@@ -22,11 +22,7 @@ class LabelOwners(Owners):
     """All label owners in this process; the first leads, and what it tells itself never travels."""
 
     def __init__(
-        self,
-        everybody: AllParties,
-        backend: LocalBackend,
-        singles: Sequence[LoopGroup],
-        places: Sequence[Tensor],
+        self, everybody: AllParties, backend: LocalBackend, singles: Sequence[LoopGroup], places: Sequence[Tensor]
     ) -> None:
         self.everybody, self.backend = everybody, backend
         self.names = everybody.names

@@ -96,13 +96,13 @@ class LocalBackend(Backend):
         own = {k: self._answer(k, reply, call) for k, reply in replies.items() if k in self.home}
         return own | {k: SealedReply({}, type(first), form) for k in others}
 
-    def phase(self, party: str, phase: str, told: Fields, ticket: Ticket | None) -> Fields:
+    def phase(self, party: str, phase: str, message: Fields, ticket: Ticket | None) -> Fields:
         """What a party's end says; under ``encoded`` both ways as bytes."""
         half = self.halves[self._number[party]]
         if not self.encoded:
-            return half.masked_by.answer(phase, told, ticket)
+            return half.masked_by.answer(phase, message, ticket)
         about = Envelope(phase, party, ticket.round if ticket else 0)
-        return through_bytes(half.masked_by.answer(phase, through_bytes(told, about), ticket), about)
+        return through_bytes(half.masked_by.answer(phase, through_bytes(message, about), ticket), about)
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put another table at every party."""
@@ -143,7 +143,7 @@ def heard(halves: Sequence[PartyHalf], call: Call, *, encoded: bool = False) -> 
     if not call.shared:
         return {k: _hear(halves[k], k, call, encoded) for k in call.wires}
     codec = halves[0].ends.seals.down
-    # Without feedback all receivers make the same of a message, so one may do it for all.
+    # Without feedback all receivers decode a message alike, so it is decoded once for all.
     apart = encoded or (codec is not None and codec.feedback)
     messages = [_hear(halves[k], k, call, encoded) for k in (call.wires if apart else [next(iter(call.wires))])]
     return dict.fromkeys(call.chosen, messages[0])

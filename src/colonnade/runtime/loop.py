@@ -45,8 +45,8 @@ def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], who
     except Exception as error:
         raise ConfigError(f"optimizer= fails for '{whose}': {error}") from error
     if not isinstance(optimizer, torch.optim.Optimizer):
-        came = type(optimizer).__name__
-        raise ConfigError(f"optimizer= gave a {came} for '{whose}'; it must build a torch.optim.Optimizer.")
+        kind = type(optimizer).__name__
+        raise ConfigError(f"optimizer= gave a {kind} for '{whose}'; it must build a torch.optim.Optimizer.")
     return optimizer
 
 
@@ -81,7 +81,7 @@ class LoopGroup(Group):
         return self._drawn[1]
 
     def labels(self, turn: Turn) -> Tensor:
-        """This owner's labels of its line of the turn's rows."""
+        """This owner's labels; of the turn's row numbers it has one line, as every owner has."""
         rows = turn.rows[self.members[0]]
         if self.soft is not None:
             return self.soft.index_select(0, rows)

@@ -75,11 +75,11 @@ class AllParties(Parties):
         """The reply of the owner's own part, if it is asked, and the opened sum of all others."""
         half, name, turn = self.half, call.name, call.turn
         half.check_asked(blinding, [self.names[k] for k in others if k not in call.absent], name, turn)
-        told = next(iter(call.wires.values()), {})
+        owner_message = next(iter(call.wires.values()), {})
         tasks = []
 
         def begin(form: Fields) -> SumStart:
-            tasks.append(half.sum_task(blinding, form, name, turn, told))
+            tasks.append(half.sum_task(blinding, form, name, turn, owner_message))
             half.agree_on_keys(blinding, turn)
             return SumStart(tasks[0].bounds, blinding.serial + 1)
 
@@ -95,13 +95,13 @@ class AllParties(Parties):
         check_step(step, self.runs_at, *(("owner",) if self.home.issuperset(chosen) else ()))
         self._asked.update(chosen)
         call = Call(step, step.__name__, turn, chosen, shared=each is None)
-        away = self.presence.absence.away
-        if away:
-            call.absent = {k for k in chosen if self.names[k] in away}
+        absent = self.presence.absence.absent
+        if absent:
+            call.absent = {k for k in chosen if self.names[k] in absent}
             others = [self.names[k] for k in chosen if k not in self.home]
-            if others and away.issuperset(others):
+            if others and absent.issuperset(others):
                 raise AwayError(
-                    f"all parties that round {turn.round} asks for step '{call.name}' are away: {', '.join(others)}."
+                    f"all parties that round {turn.round} asks for step '{call.name}' are absent: {', '.join(others)}."
                 )
         if all is not None or each is not None:
             self._seal(call, all, each)
@@ -134,7 +134,7 @@ class AllParties(Parties):
     # who took part
 
     def forget_asked(self) -> None:
-        """Begin to note anew who is asked for anything."""
+        """Begin again to note who is asked for anything."""
         self._asked.clear()
 
     @property
@@ -160,8 +160,8 @@ class AllParties(Parties):
 
     def wait_for(self, party: str | None) -> bool:
         """Wait for an absent party; whether going back to a checkpoint is worth a try."""
-        # A party that a simulation silences would be silent again.
-        return party not in self.presence.silent and self.backend.wait_for(party)
+        # A party that drops out in a simulation would be absent again.
+        return party not in self.presence.dropped_out and self.backend.wait_for(party)
 
     def close(self) -> None:
         """Tell parties in other processes that this is the end, and let the processes go."""

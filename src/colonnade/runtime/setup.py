@@ -36,7 +36,7 @@ RUNTIMES = {
     "loop": "one party after the other, the reference",
     "fused": "like parties stacked and computed as one batch",
     "bytes": "as loop, and every message really encoded and decoded",
-    "apart": "as bytes, and every party behind letters, as if it were in a process of its own",
+    "apart": "as bytes, and every party is reached by requests and replies, as if it were in another process",
     "federation": "every party at its own organisation; colonnade owner and colonnade party start it",
     "ray": "every party in a process of its own, here or on a Ray cluster of one organisation",
 }

@@ -121,14 +121,14 @@ class Budget:
         """How many units were scaled down. It is not noised, so it must stay at the party."""
 
     @property
-    def spent(self) -> int:
+    def most_releases(self) -> int:
         """Releases of the unit that was released most often."""
         return self._most
 
     @property
     def epsilon(self) -> float:
         """The epsilon spent so far, by the unit that was released most often."""
-        return epsilon(self.spent, self.multiplier, self.delta)
+        return epsilon(self.most_releases, self.multiplier, self.delta)
 
     @property
     def releases(self) -> dict[str, int]:
@@ -206,7 +206,7 @@ class Budget:
             "granted": self.granted,
             "delta": self.delta,
             "spent": self.epsilon,
-            "releases": self.spent,
+            "releases": self.most_releases,
             "allowed": self.allowed,
             "messages": self.releases,
         }

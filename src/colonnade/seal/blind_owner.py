@@ -62,8 +62,8 @@ class SumTask(NamedTuple):
 class BlindEnd(Protocol):
     """A blinded party's end as the owner reaches it; it returns the replies that the party sends."""
 
-    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """The party's reply in a phase, to the message ``told``."""
+    def answer(self, phase: str, message: Fields, ticket: Ticket | None = None) -> Fields:
+        """The party's reply in a phase, to the message ``message``."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class BlindOwner:
             try:
                 return attempt(number)
             except AwayError as error:
-                away = error
-        message = f"the {what} failed {self.blind.attempts} times and was never opened: {away}"
-        raise AwayError(message, away.party) from away
+                absent = error
+        message = f"the {what} failed {self.blind.attempts} times and was never opened: {absent}"
+        raise AwayError(message, absent.party) from absent
 
     def _recover(self, task: SumTask, carry: Carry) -> tuple[dict[str, Codes], int]:
         """An absent party is left out of the sum, as long as more than two thirds reply."""
@@ -226,9 +226,9 @@ class BlindOwner:
         self._roster = roster_digest(self.job, [Hello(party, *parts) for party, parts in hellos.items()])
 
     def _gathered(
-        self, phase: str, lengths: Sequence[int], told: Mapping[str, Fields], carry: Carry
+        self, phase: str, lengths: Sequence[int], messages: Mapping[str, Fields], carry: Carry
     ) -> dict[str, tuple[bytes, ...]]:
-        replies = {party: end.answer(phase, told.get(party, {})) for party, end in self.ends.items()}
+        replies = {party: end.answer(phase, messages.get(party, {})) for party, end in self.ends.items()}
         return {
             party: heard(carry(own, party, self.owner, phase, SETUP), lengths, party) for party, own in replies.items()
         }
@@ -269,7 +269,9 @@ def _taken(name: str, wire: Fields, ring: Ring, expected: tuple[int, ...], mark:
     try:
         codes, shape = from_wire(name, wire, ring.bits)
     except MessageError as error:
-        raise SealError(f"'{party}' sent '{name}' as a blinded message that is none: {error}") from error
+        raise SealError(
+            f"'{party}' sent '{name}' and '{name}.form' as a blinded message that is none: {error}"
+        ) from error
     if shape != expected:
         raise SealError(
             f"'{party}' sent '{name}' with the shape {shape}, and {expected} was expected; has it the same rows?"

@@ -85,10 +85,10 @@ class BlindParty:
             self.book.lend(about, meaning, values)
         self._coded, self._about, self._meaning, self._mark = coded, about, meaning, mark_of(about, forms)
 
-    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
-        """This party's reply in a phase, to the message ``told``; ``ticket`` names the sum."""
+    def answer(self, phase: str, message: Fields, ticket: Ticket | None = None) -> Fields:
+        """This party's reply in a phase, to the message ``message``; ``ticket`` names the sum."""
         if phase in AGREEING:
-            return {"hello": self._hello, "confirm": self._confirm, "join": self._join}[phase](told)
+            return {"hello": self._hello, "confirm": self._confirm, "join": self._join}[phase](message)
         if phase not in PHASES or ticket is None:
             raise SealError(f"'{self.party}' was asked for the phase '{phase:.40}' of a sum, which there is not; stop.")
         if self.recover != (phase in RECOVERING):
@@ -99,22 +99,22 @@ class BlindParty:
         if phase == "opened":
             self._joined().log.opened(ticket)
             return {}
-        return self._recover(phase, told, ticket)
+        return self._recover(phase, message, ticket)
 
     # Keys
 
-    def _hello(self, told: Fields) -> Fields:
+    def _hello(self, message: Fields) -> Fields:
         self.book.check_mix(self.parties)
         self._member = Membership(self.job, self.party, self.identity, self.manifest)
         return spoken(*self._member.hello()[1:])
 
-    def _confirm(self, told: Fields) -> Fields:
-        hellos = unstacked(told, self.parties, parts=3)
+    def _confirm(self, message: Fields) -> Fields:
+        hellos = unstacked(message, self.parties, parts=3)
         return spoken(self._membership().confirm([Hello(name, *parts) for name, parts in hellos.items()]))
 
-    def _join(self, told: Fields) -> Fields:
+    def _join(self, message: Fields) -> Fields:
         member = self._membership()
-        member.join(only(unstacked(told, self.parties, parts=1)))
+        member.join(only(unstacked(message, self.parties, parts=1)))
         self._masker = Masker(member, self.log)
         return {}
 
@@ -130,7 +130,7 @@ class BlindParty:
 
     # A sum of the parties that remain
 
-    def _recover(self, phase: str, told: Fields, ticket: Ticket) -> Fields:
+    def _recover(self, phase: str, message: Fields, ticket: Ticket) -> Fields:
         """``ticket.tensor`` names the step and the fields that are summed together: ``step: name+name``."""
         step, _, listed = ticket.tensor.rpartition(": ")
         own = self._some_of(listed.split("+"))
@@ -145,11 +145,11 @@ class BlindParty:
         if self._recovering is None or ticket != self._begun:
             # The other parties' masks are for these fields in this order: masking others would expose this party's.
             raise SealError(f"'{self.party}' was asked to {phase:.40} in a sum that it did not begin; stop.")
-        return self._go_on(self._recovering, phase, told, own)
+        return self._go_on(self._recovering, phase, message, own)
 
-    def _go_on(self, party: RecoverParty, phase: str, told: Fields, own: Mapping[str, Coded]) -> Fields:
+    def _go_on(self, party: RecoverParty, phase: str, message: Fields, own: Mapping[str, Coded]) -> Fields:
         names = sorted(self.parties)
-        parts_by_party = unstacked(told, names, {"share": 3, "sign": 0}.get(phase, 1))
+        parts_by_party = unstacked(message, names, {"share": 3, "sign": 0}.get(phase, 1))
         if phase == "share":
             return stacked(single(party.share([Advert(name, *parts) for name, parts in parts_by_party.items()])), names)
         if phase == "mask":

@@ -153,7 +153,7 @@ class Membership:
         unsigned = Hello(party, self._private.public_key().public_bytes_raw(), os.urandom(16), b"")
         self._hello = unsigned._replace(signature=identity.sign(unsigned.signed(job)))
         self._secrets: dict[str, bytes] = {}
-        self._digest, self._joined, self._closed = b"", False, False
+        self._digest, self._joined = b"", False
         self._latest = (-1, -1, -1)  # serial, attempt and round of the newest ticket
         self._spent: set[tuple[str, str]] = set()  # the uses of that ticket: (peer, tensor)
 
@@ -203,11 +203,6 @@ class Membership:
             raise SealError(f"{self.party!r} has not joined yet; exchange hellos and confirmations first.")
         return self._digest
 
-    def close(self) -> None:
-        """Give no more keys, because the set of parties changes or the session ends."""
-        self._closed = True
-        self._secrets = {}
-
     def spend(self, ticket: Ticket, peer: str) -> None:
         """Mark a ticket as used with a peer; a second use, or a ticket older than the newest, is refused."""
         self._secret(peer)
@@ -221,9 +216,7 @@ class Membership:
         self._spent.add((peer, ticket.tensor))
 
     def _secret(self, peer: str) -> bytes:
-        if not self.roster or self._closed:
-            raise SealError(f"the membership of {self.party!r} is closed; make a new one with all remaining parties.")
-        if peer not in self._secrets:
+        if self.roster and peer not in self._secrets:  # there is no roster, and so an error, before ``join``
             raise SealError(f"{peer!r} is not a peer of {self.party!r}; its peers are {list(self.peers)}.")
         return self._secrets[peer]
 

@@ -21,26 +21,19 @@ KEY_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))  # zeros to encrypt, which gives the key stream itself; as long as fits the cache
 
 
-def keystream(key: bytes, count: int, ring: Ring, out: Codes | None = None) -> Codes:
-    """``count`` uniform elements of ``ring``, a function of ``key`` alone; into ``out`` if given, to save memory.
+def keystream(key: bytes, count: int, ring: Ring) -> Codes:
+    """``count`` uniform elements of ``ring``, a function of ``key`` alone.
 
     >>> keystream(bytes(32), 4, Ring(8))
     array([220, 149, 192, 120], dtype=uint8)
     >>> keystream(bytes(32), 4, Ring(3))
     array([4, 5, 0, 0], dtype=uint8)
     """
-    out = np.empty(count, ring.dtype) if out is None else _fitting(out, count, ring)
+    out = np.empty(count, ring.dtype)
     _fill(key, out.view(np.uint8))
     if not np.little_endian:  # pragma: no cover - no such machine at hand
         out.byteswap(inplace=True)
     return ring.reduce(out)
-
-
-def _fitting(out: Codes, count: int, ring: Ring) -> Codes:
-    """The caller's buffer, if it has the length and the type of the stream."""
-    if out.shape != (count,) or out.dtype != ring.dtype or not out.flags.c_contiguous:
-        raise SealError(f"a buffer of {out.dtype}{list(out.shape)} came for {count} of {ring.dtype}; give a flat one.")
-    return out
 
 
 def _fill(key: bytes, raw: NDArray[np.unsignedinteger[Any]]) -> None:

@@ -239,12 +239,12 @@ class RecoverOwner(_Sum):
     def check_revealed(self, by: str, reveal: Reveal) -> None:
         """Refuse one party's shares unless they are of exactly all survivors' seeds and all other parties' keys."""
         survivors = set(self.announce())
-        for what, came, due in (
+        for what, given, due in (
             ("seeds", reveal.seeds.keys(), survivors),
             ("keys", reveal.keys.keys(), set(self._sharers) - survivors),
         ):
-            if came != due:
-                raise SealError(f"{by!r} gave shares of the {what} of {sorted(came)}; {sorted(due)} are due: drop it.")
+            if given != due:
+                raise SealError(f"{by!r} gave shares of the {what} of {sorted(given)}; {sorted(due)} are due: drop it.")
 
     def open(self, reveals: Mapping[str, Reveal]) -> Codes:
         """The sum of the survivors' codes, bit for bit."""
@@ -286,7 +286,7 @@ class RecoverOwner(_Sum):
         for some in islice(combinations(shares, self.threshold), _TRIED):
             if _joined((shares[name] for name in some), right) is None:
                 continue
-            odd = [n for n in shares.keys() - some if _joined((shares[one] for one in (n, *some[1:])), right) is None]
+            odd = [n for n in shares.keys() - some if _joined((shares[name] for name in (n, *some[1:])), right) is None]
             raise SealError(
                 f"{', '.join(map(repr, sorted(odd)))} gave a share of {what} that does not fit the others; "
                 "one of them lied: drop this sum."
@@ -307,12 +307,12 @@ def _joined(shares: Iterable[shamir.Share], right: Callable[[bytes], bool]) -> b
 
 
 def run(
-    parties: Mapping[str, RecoverParty], owner: RecoverOwner, codes: Mapping[str, Codes], away: Mapping[str, str]
+    parties: Mapping[str, RecoverParty], owner: RecoverOwner, codes: Mapping[str, Codes], absent: Mapping[str, str]
 ) -> Codes:
-    """One whole sum in one process; ``away`` has the phase from which on a party is absent."""
+    """One whole sum in one process; ``absent`` has the phase from which on a party is absent."""
 
     def here(phase: str) -> list[str]:
-        return [name for name in parties if phase in PHASES[: PHASES.index(away[name]) if name in away else None]]
+        return [name for name in parties if phase in PHASES[: PHASES.index(absent[name]) if name in absent else None]]
 
     adverts = owner.advertise([parties[name].advertise() for name in here("advertise")])
     boxes = owner.share({name: parties[name].share(adverts) for name in here("share")})

@@ -28,7 +28,7 @@ Send = Callable[[Fields, str, str, str], Fields]
 class Answering(Protocol):
     """The part of a party's end that a recoverable sum uses."""
 
-    def answer(self, phase: str, told: Fields, ticket: Ticket | None = None) -> Fields:
+    def answer(self, phase: str, message: Fields, ticket: Ticket | None = None) -> Fields:
         """The party's reply in a phase."""
 
 
@@ -135,9 +135,9 @@ class RecoverableSum:
         if absent and (phase in ("advertise", "share", "mask") or len(self.present) < self.owner.threshold):
             raise AwayError(f"'{absent[0]}' fell away within a sum that needs everybody who began it.", absent[0])
 
-    def _up(self, phase: str, told: Mapping[str, Fields], read: Callable[[str, Fields], T]) -> dict[str, T]:
+    def _up(self, phase: str, messages: Mapping[str, Fields], read: Callable[[str, Fields], T]) -> dict[str, T]:
         def exchange(name: str) -> Fields:
-            reply = self.ends[name].answer(phase, told.get(name, {}), self.asked)
+            reply = self.ends[name].answer(phase, messages.get(name, {}), self.asked)
             return self.send(reply, name, self.owner_name, phase)
 
         replies = self._all(exchange)

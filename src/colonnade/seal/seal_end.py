@@ -256,9 +256,9 @@ class SealEnd:
         bounds = {f"bound/{key}": copy(value) for key, value in self.bounds.items()}
         bounds |= {f"scale/{key}": copy(value) for key, value in self.scales.items()}
         counts = {"clipped": torch.tensor([self.values, self.clipped])} if self.values else {}
-        return {**feedback, **bounds, **counts, **self.spent()}
+        return {**feedback, **bounds, **counts, **self.budget_state()}
 
-    def spent(self) -> Fields:
+    def budget_state(self) -> Fields:
         """The used privacy budget: the part of the state that may never return to an older value."""
         return {} if self.budget is None else {f"budget/{key}": value for key, value in self.budget.state().items()}
 

@@ -4,26 +4,23 @@ Every pair of parties shares a mask per ticket (``key_agreement.py``). The first
 other one subtracts it. A masked message alone is uniformly random; in the sum over all parties the masks cancel.
 
 Masks do not hide what the sum itself reveals. Two sums of the same rows, over a set of parties and over the set without
-one party, differ by that party's values. An owner could pretend that a party is absent to get both. Three rules prevent
-this:
+one party, differ by that party's values. An owner could pretend that a party is absent to get both. Two rules prevent
+this, and no runtime changes the set of parties after the key agreement:
 
 * :class:`colonnade.seal.sum_book.SumBook`: one sum about the same subject, and one set of parties per person, in all
   sessions of a job. The runtimes rely on this rule.
 * :class:`SumLog`: one opened sum per serial of a session. A failed sum is repeated as the next attempt with new masks,
   but only if it was not opened. A changed set of parties begins with a new round.
-* :class:`SetChanges`: a smaller set is signed by every party in it, logged, and limited per job. Then all remaining
-  parties make a new key agreement. No runtime changes the set of parties after the key agreement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import PROTOCOL, Membership, Ticket, pack, verify
+from colonnade.seal.key_agreement import Membership, Ticket
 from colonnade.seal.masks import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
@@ -137,69 +134,3 @@ def total(messages: Mapping[str, Codes], ring: Ring, names: Collection[str]) -> 
     """The sum of all parties' codes, at the owner: the masks cancel."""
     check_messages(messages, ring, names)
     return ring.add([messages[name] for name in sorted(messages)])
-
-
-class SetChange(NamedTuple):
-    """The parties that leave a session of a job; every remaining party signs this."""
-
-    job: bytes
-    roster: bytes
-    dropped: tuple[str, ...]
-
-    def signed(self) -> bytes:
-        """The bytes that signatures cover."""
-        return pack(PROTOCOL, "change", self.job, self.roster, *self.dropped)
-
-
-class SetChanges:
-    """One party's log of set changes in a job: it signs at most ``limit``, and moves on only when all signed the same.
-
-    ``sign`` closes the old membership. If one more party drops out before the others have a new key agreement, sign a
-    longer list for the old membership; a list that readmits a party is refused.
-    Restore ``log`` after a restart, so that the limit holds for the job and not for the process.
-    """
-
-    def __init__(self, limit: int = 3, log: Sequence[SetChange] = ()) -> None:
-        self.limit = limit
-        self.log: list[SetChange] = list(log)
-
-    def sign(self, membership: Membership, dropped: Collection[str]) -> bytes:
-        """Sign that the job goes on without ``dropped``, and close the old session; the signature is for the others."""
-        change = self._change(membership, dropped)
-        if change not in self.log:
-            self._check(membership, change)
-            self.log.append(change)
-        membership.close()
-        return membership.identity.sign(change.signed())
-
-    def _change(self, membership: Membership, dropped: Collection[str]) -> SetChange:
-        return SetChange(membership.job, membership.roster, tuple(sorted(set(dropped))))
-
-    def _check(self, membership: Membership, change: SetChange) -> None:
-        """Refuse a list that is invalid, contradicts one signed before, or exceeds the limit."""
-        rest = set(membership.names) - set(change.dropped)
-        if not change.dropped or not set(change.dropped) < set(membership.names) or membership.party not in rest:
-            raise SealError(
-                f"{membership.party!r} cannot drop {list(change.dropped)}; name peers of {membership.peers}."
-            )
-        if len(rest) < 2:
-            raise SealError(f"only {sorted(rest)} would remain, and the sum of one party is its value; end the job.")
-        signed = [set(old.dropped) for old in self.log if old.roster == change.roster]
-        if not all(old < set(change.dropped) for old in signed):
-            raise SealError(
-                f"a list that drops {sorted(signed[-1])} was signed; {list(change.dropped)} contradicts it."
-            )
-        if sum(old.job == change.job for old in self.log) >= self.limit:
-            raise SealError(f"the set changed {self.limit} times, the most that this job allows; end the job.")
-
-    def accept(self, membership: Membership, dropped: Collection[str], signatures: Mapping[str, bytes]) -> Membership:
-        """Check that all remaining parties signed the same list, and return the membership of the new session."""
-        change = self._change(membership, dropped)
-        if not self.log or change != self.log[-1]:
-            raise SealError(f"{membership.party!r} did not sign to drop {list(change.dropped)}; sign it first.")
-        rest = {name: key for name, key in membership.manifest.items() if name not in change.dropped}
-        if signatures.keys() != rest.keys():
-            raise SealError(f"signatures of {sorted(signatures)} came; all of {sorted(rest)} must sign the change.")
-        for name, signature in signatures.items():
-            verify(rest[name], change.signed(), signature, f"the drop list by {name!r}")
-        return Membership(membership.job, membership.party, membership.identity, rest)

@@ -35,7 +35,7 @@ class Subject(NamedTuple):
     round: int
     part: int
     people: tuple[int, ...]
-    told: bytes = b""
+    owner_digest: bytes = b""
     placed: int = 1
     """How often this side replaced the rows of the table; a simulation does so repeatedly."""
     history: bytes = b""
@@ -44,7 +44,9 @@ class Subject(NamedTuple):
     def meaning(self, forms: Mapping[str, Form]) -> bytes:
         """The digest that masks are bound to: parties with different digests share no mask."""
         tensors = [part for name in sorted(forms) for part in (name, forms[name].packed())]
-        return hashlib.sha256(pack(PROTOCOL, "meaning", *self._turn(), self.told, self.history, *tensors)).digest()
+        return hashlib.sha256(
+            pack(PROTOCOL, "meaning", *self._turn(), self.owner_digest, self.history, *tensors)
+        ).digest()
 
     def key(self, job: bytes) -> bytes:
         """The digest under which a party takes part in a sum once, independent of messages and scales."""

@@ -204,7 +204,7 @@ class _File:
 
     def _damaged(self) -> CheckpointError:
         return CheckpointError(
-            f"{self.place} is damaged, and with it what was summed over whom; bring it back, or start anew in another "
+            f"{self.place} is damaged, and with it what was summed over whom; bring it back, or start over in another "
             "folder."
         )
 

@@ -24,14 +24,14 @@ SPENT = "privacy.safetensors"
 DIGEST = "digest"
 
 
-def write_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
+def save_budgets(folder: Path, ends: Ends, names: Sequence[str]) -> None:
     """Write what all of each party's releases have used of its privacy budget."""
-    spent = {name: ends[name].spent() for name in names}
-    flat = {f"{name}/{key}": value for name, state in spent.items() for key, value in state.items()}
+    budgets = {name: ends[name].budget_state() for name in names}
+    flat = {f"{name}/{key}": value for name, state in budgets.items() for key, value in state.items()}
     write_bytes(folder / SPENT, save({**flat, DIGEST: _digest(flat)}), durable=True)
 
 
-def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
+def load_budgets(folder: Path, ends: Ends, names: Sequence[str]) -> None:
     """Read the used budgets back into the channel.
 
     A file that is missing or altered is an error: it must not look as if nothing was used.
@@ -43,10 +43,10 @@ def read_spent(folder: Path, ends: Ends, names: Sequence[str]) -> None:
         return
     flat = _read(folder)
     for name, budget in budgets.items():
-        spent = under(under(flat, name), "budget")
-        if not spent:
+        used = under(under(flat, name), "budget")
+        if not used:
             raise _not_known(folder, "damaged")
-        budget.load(spent)
+        budget.load(used)
 
 
 def is_written(folder: Path) -> bool:
@@ -72,5 +72,5 @@ def _digest(flat: Mapping[str, Tensor]) -> Tensor:
 def _not_known(folder: Path, why: str) -> CheckpointError:
     return CheckpointError(
         f"{folder / SPENT}, without which nobody knows what was spent of the privacy budgets, is {why}; "
-        "bring it back from a copy, or start anew."
+        "bring it back from a copy, or start over."
     )

@@ -24,7 +24,7 @@ from safetensors.torch import save as save_tensors
 from colonnade.core.state import Packed
 from colonnade.disk.small_files import opened, read_json
 from colonnade.disk.tensor_files import check_length
-from colonnade.disk.whole_files import write_synced
+from colonnade.disk.whole_files import open_private, write_synced
 from colonnade.errors import CheckpointError, FolderError, TrainingError
 
 FORMAT = "colonnade-checkpoint-1"
@@ -149,11 +149,11 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def _foreign(place: Path, came: object) -> CheckpointError:
-    number = re.fullmatch(r"colonnade-checkpoint-(\d{1,9})", came) if isinstance(came, str) else None
+def _foreign(place: Path, format: object) -> CheckpointError:
+    number = re.fullmatch(r"colonnade-checkpoint-(\d{1,9})", format) if isinstance(format, str) else None
     if number and int(number[1]) > int(FORMAT.rpartition("-")[2]):
         return CheckpointError(
-            f"{place} was written by a newer Colonnade ({came}), and this one reads {FORMAT}; install the newer one."
+            f"{place} was written by a newer Colonnade ({format}), and this one reads {FORMAT}; install the newer one."
         )
     return CheckpointError(f"{place} is not a checkpoint of this version ({FORMAT}); it is foreign.")
 
@@ -181,7 +181,7 @@ def _free_place(folder: Path, round: int) -> Path:
 
 
 def _write_file(path: Path, raw: bytes) -> None:
-    with path.open("wb") as file:
+    with open_private(path, "wb") as file:
         write_synced(file, raw)
 
 

@@ -31,9 +31,11 @@ def write_preparations(folder: Path, preparations: Mapping[str, Preparation]) ->
         if not place.exists():
             facts, arrays = preparation.state()
             raw = save_arrays(arrays)
-            write_bytes(place.with_suffix(".safetensors"), raw)
+            write_bytes(place.with_suffix(".safetensors"), raw, private=True)
             written = {"name": name, "preparation": facts, "digest": _digest(name, facts, raw)}
-            write_text(place, json.dumps(written))  # written last: its existence means that both files are complete
+            write_text(
+                place, json.dumps(written), private=True
+            )  # written last: its existence means that both files are complete
 
 
 def read_preparations(folder: Path) -> dict[str, Preparation]:

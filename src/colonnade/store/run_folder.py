@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from colonnade.core.settings import complete
+from colonnade.disk.csv_text import csv_text
 from colonnade.disk.small_files import read_json
 from colonnade.errors import FolderError
 
 
 def history_csv(history: Sequence[dict[str, float]]) -> str:
     """The history as CSV text."""
-    out = io.StringIO()
-    names = dict.fromkeys(name for row in history for name in row) or {"round": None}
-    writer = csv.DictWriter(out, list(names), lineterminator="\n")  # a row that lacks a metric leaves its field empty
-    writer.writeheader()
-    writer.writerows(history)
-    return out.getvalue()
+    names = list(dict.fromkeys(name for row in history for name in row)) or ["round"]
+    return csv_text(names, ([row.get(name, "") for name in names] for row in history))
 
 
 def same_run(first: Any, second: Any) -> bool:

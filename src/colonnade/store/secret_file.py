@@ -7,7 +7,7 @@ from pathlib import Path
 
 from colonnade.core.randomness import SECRET_BYTES
 from colonnade.disk.small_files import read_small
-from colonnade.disk.whole_files import write_synced
+from colonnade.disk.whole_files import open_private, write_synced
 from colonnade.errors import CheckpointError, FolderError
 
 
@@ -26,13 +26,13 @@ def secret_in(folder: Path) -> bytes:
     except OSError as error:
         raise FolderError(f"{place} cannot be written or read: {error.strerror}; free some space.") from None
     if len(raw) != SECRET_BYTES:
-        raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start anew.")
+        raise CheckpointError(f"{place} is damaged; without it this job cannot go on: start over.")
     return raw
 
 
 def _draw(place: Path) -> None:
     draft = place.with_suffix(".new")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+    with open_private(draft, "xb") as file:
         write_synced(file, fresh_secret())
     draft.rename(place)

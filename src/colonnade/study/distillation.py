@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import softmax
 
 from colonnade.core.method import Method, make_method, methods
+from colonnade.core.option_names import new_names
 from colonnade.core.options import number
 from colonnade.core.table import Table, check_classes, check_federation
 from colonnade.core.task import Task
@@ -18,6 +19,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.methods.local import Local
 from colonnade.run.train import train
 from colonnade.run.training import Run
+from colonnade.study.compared_score import check_run
 
 
 def distil(
@@ -47,8 +49,7 @@ def distil(
     >>> solo.predict(test[:1]).shape, solo.ledger.bytes_for("predict")
     (torch.Size([360, 10]), 0)
     """
-    if not isinstance(run, Run):
-        raise ConfigError(f"a {type(run).__name__} came where the trained run was expected; give what cn.train gave.")
+    check_run(run)
     _check_number("share", share, 0.0, 1.0, "from 0 to 1")
     _check_number("temperature", temperature, 0.01, 100.0, "from 0.01 to 100")
     chosen = make_method(method)
@@ -63,7 +64,7 @@ def distil(
         )
     _check_labels(run.task, owner, temperature)
     targets = soft_targets(run.task, run.predict(tables), owner.labels, share, temperature)
-    options = {"task": run.settings.task, **options}
+    options = {"task": run.settings.task, **new_names(options, "distil()")}
     if isinstance(chosen, Local):
         # Without its origin, or a resumed run would look for the whole federation.
         tables, test = [replace(owner, origin=None)], test and test[:1]

@@ -31,7 +31,7 @@ class RowGroup:
     """Rows of the owner that the same parties know: by party the numbers of its rows, all in the same order."""
 
     rows: dict[str, np.ndarray]
-    away: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     def chunks(self, size: int) -> Iterator[dict[str, np.ndarray]]:
         """The row numbers in pieces of ``size`` rows."""
@@ -151,9 +151,9 @@ def _by_who_knows(run: Run, sheets: Sequence[Sheet], how: dict[str, Any], ledger
     by_pattern = np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1])
     for pattern, rows in zip(patterns.T, by_pattern, strict=True):
         known = {sheet.name: own[rows] for sheet, own, there in zip(others, places, pattern, strict=True) if there}
-        if known:
-            away = [name for name in [*run.preparations][1:] if name not in known]
-            groups.append(RowGroup({owner.name: rows, **known}, tuple(away)))
+        if known or (run.method.any_subset and run.owner.has_columns):
+            absent = [name for name in [*run.preparations][1:] if name not in known]
+            groups.append(RowGroup({owner.name: rows, **known}, tuple(absent)))
     if not groups:
         raise NoCommonIdError(
             "no party knows any id of the owner's file; check the id columns and how ids are written."
@@ -170,7 +170,7 @@ def _predicted(
     predictions = []
     for rows in group.chunks(max(CHUNK, CHUNK_BYTES // (4 * max(width, 1)))):
         tables = [preparations[name].table(by_name[name], own) for name, own in rows.items()]
-        predictions.append(run.predict(_in_order(run, tables), away=group.away, missing=policy))
+        predictions.append(run.predict(_in_order(run, tables), absent=group.absent, missing=policy))
     return torch.cat(predictions)
 
 
@@ -185,6 +185,6 @@ def _notes(owner: Sheet, groups: Sequence[RowGroup], policy: str) -> Iterator[st
         why = "not all parties know them" if policy == "refuse" else "nobody else knows them"
         yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: {why}"
     for group in groups:
-        if group.away and len(group.rows) > 1:
+        if group.absent and len(group.rows) > 1:
             count = len(group.rows[owner.name])
-            yield f"{count} rows are scored without {', '.join(group.away)} ({policy}), which does not know them"
+            yield f"{count} rows are scored without {', '.join(group.absent)} ({policy}), which does not know them"

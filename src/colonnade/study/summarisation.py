@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from colonnade.core.option_names import from_stored_names, new_names
 from colonnade.core.table import Table, check_federation, kept, parties_of
 from colonnade.errors import ConfigError, TableError
 from colonnade.run.train import train
@@ -40,6 +41,7 @@ def summarise(
     2
     """
     check_run(run)
+    options = new_names(options, "summarise()")
     check_federation(tables, several=True)
     names = [table.name for table in parties_of(tables)]
     if names != run.parties.names:
@@ -47,7 +49,7 @@ def summarise(
     chosen = _chosen(tables, _numbers(run, by), keep, most=most)
     rows = kept(tables, chosen)
     here = [names.index(table.name) for table in parties_of(rows)]
-    settings = asdict(run.settings)
+    settings = from_stored_names(asdict(run.settings))
     cluster = settings.pop("cluster")
     settings["runtime"] = settings["runtime"] if cluster is None else Cluster(**cluster)
     if "epochs" in options:

@@ -1,4 +1,4 @@
-"""What a side remembers of what it heard, and what stands for an answer that does not come."""
+"""What the owner remembers of the parties' answers, and what stands for the answer of an absent party."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECENT = 0.05  # networks move in training, so after twenty rounds a mean forget
 
 
 def memory_name(party: str, turn: Turn) -> str:
-    """Under which name whoever leads the turn remembers a party: each of several owners hears of its own rows."""
+    """The name under which the leader of a turn remembers a party: each of several owners remembers its own rows."""
     return party if turn.leader == OWNER else f"{turn.leader}/{party}"
 
 
@@ -38,7 +38,7 @@ class AnswerMemory:
         self.rows = torch.arange(0)
 
     def note(self, party: str, step: str, message: Any, turn: Turn, *, whole: bool = True) -> None:
-        """Take a training answer into the mean; ``whole`` rounds, that nobody is away from, into the sample too."""
+        """Take a training answer into the mean; ``whole`` rounds, that nobody is absent from, into the sample too."""
         if not self.keeps_means or not turn.training:
             return
         key = f"{party}/{step}"
@@ -62,7 +62,7 @@ class AnswerMemory:
         known = {name: mean.expand_as(value) for name, (mean, value) in fields.items() if mean is not None}
         if len(known) < len(fields):
             raise AwayError(
-                f"'{party}' is away and the owner knows no mean of its answers to '{step}', because none arrived by "
+                f"'{party}' is absent and the owner knows no mean of its answers to '{step}', because none arrived by "
                 "itself in training; use missing='zero'."
             )
         return type(like)(**known)
@@ -89,7 +89,7 @@ class AnswerMemory:
 
 
 class Peaks:
-    """The largest value that came from another process: finite ones may add up to what is none, and then it has a name.
+    """The largest value of every sender: finite values may add up to an infinite one, and an error names it.
 
     >>> peaks = Peaks()
     >>> peaks.note("shop", "embed", {"h": torch.tensor([-3e38])}, Turn(7, torch.arange(1)))
@@ -101,7 +101,7 @@ class Peaks:
         self.most, self.whose = -1.0, ""
 
     def note(self, sender: str, step: str, fields: Mapping[str, Tensor], turn: Turn) -> None:
-        """Look at what came, which is finite."""
+        """Note the largest value of a message, which is finite."""
         for name, value in fields.items():
             if value.is_floating_point() and value.numel() and (size := float(value.abs().max())) > self.most:
                 self.most, self.whose = size, f"'{sender}' in '{name}' of step '{step}' in round {turn.round}"
@@ -113,7 +113,7 @@ class Peaks:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Let a failure of the work below say it too."""
+        """Add the sender of the largest value to an error of the work within."""
         try:
             yield
         except TrainingError as error:
@@ -121,7 +121,7 @@ class Peaks:
 
     def check(self, outputs: Sequence[Tensor], purpose: str, round: int) -> None:
         """Refuse outputs that are not finite, if they are made of what came."""
-        if self.whose and not all(bool(torch.isfinite(one).all()) for one in outputs):
+        if self.whose and not all(bool(torch.isfinite(output).all()) for output in outputs):
             raise TrainingError(self.said(f"the outputs to {purpose} after {round} rounds are not finite."))
 
 
@@ -129,26 +129,26 @@ class Peaks:
 class Absence:
     """Who does not answer for now, and what stands for the answer: zeros, or the mean of the party's answers.
 
-    In training a party may be away before it ever answered; then zeros stand for it under every policy.
+    In training a party may be absent before it ever answered; then zeros stand for it under every policy.
     """
 
-    away: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()
     policy: str = "refuse"
     training: bool = False
 
-    def instead(self, party: str, step: str, like: M, heard: AnswerMemory) -> M:
-        """What stands for a party's answer, in the form of the answer of one who is here."""
-        if self.policy == "mean" and (heard.knows(party, step) or not self.training):
-            return heard.mean_like(party, step, like)
+    def instead(self, party: str, step: str, like: M, memory: AnswerMemory) -> M:
+        """What stands for an absent party's answer, in the form of another party's answer."""
+        if self.policy == "mean" and (memory.knows(party, step) or not self.training):
+            return memory.mean_like(party, step, like)
         return type(like)(**{name: torch.zeros_like(value) for name, value in fields_of(like).items()})
 
 
 class Presence:
-    """Who answers for now: some are left out, with a stand-in for every answer; a simulation may silence others."""
+    """Who answers for now: some are left out, with a stand-in for each answer; a simulation may let others drop out."""
 
     def __init__(self) -> None:
         self.absence = Absence()
-        self.silent: frozenset[str] = frozenset()
+        self.dropped_out: frozenset[str] = frozenset()
 
     @contextmanager
     def leaving_out(self, absence: Absence) -> Iterator[None]:
@@ -160,15 +160,15 @@ class Presence:
             self.absence = before
 
     @contextmanager
-    def silencing(self, names: frozenset[str]) -> Iterator[None]:
+    def dropping_out(self, names: frozenset[str]) -> Iterator[None]:
         """Let these parties not answer for the duration, as a simulation of drop-outs says."""
-        before, self.silent = self.silent, names
+        before, self.dropped_out = self.dropped_out, names
         try:
             yield
         finally:
-            self.silent = before
+            self.dropped_out = before
 
     def check(self, party: str, round: int) -> None:
         """Refuse a message from or to a party that does not answer."""
-        if party in self.absence.away or party in self.silent:
-            raise AwayError(f"'{party}' is away in round {round}.", party)
+        if party in self.absence.absent or party in self.dropped_out:
+            raise AwayError(f"'{party}' is absent in round {round}.", party)

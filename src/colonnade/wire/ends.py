@@ -1,4 +1,4 @@
-"""The ends of the wire that this process has: what each side's seals do to its messages, and remember of them."""
+"""The ends of the wire in this process: each side's seals, and what they remember of earlier messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ends(dict[str, SealEnd]):
             self.people[name] = torch.frombuffer(bytearray(raw), dtype=torch.int64)
         self._placed[name] += 1
 
-    def subject(self, step: str, turn: Turn, told: Mapping[str, Tensor]) -> Subject:
+    def subject(self, step: str, turn: Turn, owner_message: Mapping[str, Tensor]) -> Subject:
         """What a blinded sum is about: two sums of the same people could tell something together."""
         return Subject(
             step=step,
@@ -50,6 +50,6 @@ class Ends(dict[str, SealEnd]):
             round=turn.round,
             part=turn.part,
             people=tuple(self.people[turn.table][turn.rows].tolist()),
-            told=digest_of(told),
+            owner_digest=digest_of(owner_message),
             placed=self._placed[turn.table],
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from typing import Any
 
 from colonnade.core.schedule import OWNER
+from colonnade.disk.csv_text import csv_text
 from colonnade.wire.message import Size
 
 __all__ = ["OWNER", "Ledger", "Line"]
@@ -122,11 +121,11 @@ class Ledger:
 
     @property
     def by_purpose(self) -> dict[str, int]:
-        """Bytes spent on training, on evaluation, on prediction."""
+        """Bytes of training, of evaluation, of prediction."""
         return self._sum_by("purpose")
 
     def bytes_for(self, purpose: str) -> int:
-        """Bytes spent on one purpose, such as ``"train"``."""
+        """Bytes of one purpose, such as ``"train"``."""
         return self.by_purpose.get(purpose, 0)
 
     def _sum_by(self, what: str) -> dict[str, int]:
@@ -166,8 +165,4 @@ class Ledger:
 
     def to_csv(self) -> str:
         """The lines as CSV text."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([f.name for f in fields(Line)])
-        writer.writerows(astuple(line) for line in self.rows)
-        return out.getvalue()
+        return csv_text([field.name for field in fields(Line)], map(astuple, self.rows))

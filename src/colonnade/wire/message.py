@@ -164,16 +164,6 @@ def decode_fields(frame: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[di
     return _read_tensors(described, payload), envelope
 
 
-def frame_length(prefix: bytes, limit: int = MAX_FRAME) -> int:
-    """How many bytes the frame has that starts with these four, checked before anything is allocated."""
-    if len(prefix) < _LENGTH_FIELD:
-        raise MessageError(f"{len(prefix)} bytes came where a frame starts with {_LENGTH_FIELD} that give its length.")
-    length = int.from_bytes(prefix[:_LENGTH_FIELD], "little") + _LENGTH_FIELD
-    if length > limit:
-        raise MessageError(f"a frame announces {length} bytes where at most {limit} are allowed.")
-    return length
-
-
 def _is_finite(tensor: Tensor) -> bool:
     # A finite sum proves finite terms and is one fast pass; only a suspicious sum is looked at closely.
     return math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())

@@ -5,7 +5,7 @@ Every runtime runs this half, so that a simulated byte is a deployed one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -39,7 +39,7 @@ class Checks(Protocol):
 
 
 class OwnerHalf:
-    """The half of whoever leads a turn. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
+    """The half of a turn's leader. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
 
     def __init__(
         self,
@@ -78,35 +78,30 @@ class OwnerHalf:
         end = self.ends[turn.leader]
         if self.checks is None and self.seals.up is None and wire.keys() == form.keys():
             fields = wire
-        elif self.checks is None:
-            fields = end.expand(self.seals.up, wire, form, party, step, turn)
         else:
-            checks, rows = self.checks, turn.rows.shape[-1]
             with naming(party, step, f" of round {turn.round}"):
-                fields = end.expand(
-                    self.seals.up, wire, form, party, step, turn,
-                    lambda opened: checks.check(party, "up", step, opened, rows, turn.round),
-                )  # fmt: skip
+                fields = end.expand(self.seals.up, wire, form, party, step, turn, self._check_of(party, step, turn))
+        if self.checks is not None:
             self.peaks.note(party, step, fields, turn)
         message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
         return message
 
+    def _check_of(self, party: str, step: str, turn: Turn) -> Callable[[Fields], None] | None:
+        """What refuses a reply of another form than was agreed on; None where nothing was."""
+        checks, rows = self.checks, turn.rows.shape[-1]
+        if checks is None:
+            return None
+        return lambda opened: checks.check(party, "up", step, opened, rows, turn.round)
+
     def note(self, party: str, step: str, message: Any, turn: Turn) -> None:
         """Remember a party's reply in training: its mean may stand for the party when it is absent."""
         if turn.training and self.memory.keeps_means:
-            name, whole = memory_name(party, turn), not self.presence.absence.away
+            name, whole = memory_name(party, turn), not self.presence.absence.absent
             self.memory.note(name, step, message, turn, whole=whole)
 
     def count(
-        self,
-        fields: Fields,
-        sender: str,
-        receiver: str,
-        step: str,
-        turn: Turn,
-        purpose: str = "",
-        summed: bool = False,
+        self, fields: Fields, sender: str, receiver: str, step: str, turn: Turn, purpose: str = "", summed: bool = False
     ) -> None:
         """A message's line in the ledger; refused if a side of it does not answer for now, or if it has no wire form.
 
@@ -115,7 +110,7 @@ class OwnerHalf:
         if len(fields) > MAX_TENSORS:
             check(fields)
         presence = self.presence
-        if presence.absence.away or presence.silent:
+        if presence.absence.absent or presence.dropped_out:
             presence.check(sender, turn.round)
             presence.check(receiver, turn.round)
         bytes_of = size(fields, Envelope(step, sender, turn.round))
@@ -125,20 +120,20 @@ class OwnerHalf:
 
     def check_asked(self, blinding: BlindOwner, asked: Sequence[str], step: str, turn: Turn) -> None:
         """Refuse a blinded sum over others than those who agreed on its keys."""
-        away = self.presence.absence.away.intersection(blinding.parties)
-        if away.union(asked) != set(blinding.parties):
+        absent = self.presence.absence.absent.intersection(blinding.parties)
+        if absent.union(asked) != set(blinding.parties):
             raise SealError(
                 f"step '{step}' of round {turn.round} asks {', '.join(asked)} for a blinded sum that "
                 f"{', '.join(blinding.parties)} agreed on; a sum over fewer would show the rest, so ask all of them."
             )
         blinding.check_enough(len(asked))
 
-    def sum_task(self, blinding: BlindOwner, form: Fields, step: str, turn: Turn, told: Fields) -> SumTask:
+    def sum_task(self, blinding: BlindOwner, form: Fields, step: str, turn: Turn, owner_message: Fields) -> SumTask:
         """What a sum of such fields is, as its opener sees it before it has any of them."""
         codes = self.ends[self.opener].sum_codes(form, len(blinding.parties), step, turn)
         bounds = {f"{name}.bound": torch.tensor(code.bound) for name, code in codes.items() if name + SPREAD in codes}
         shapes = {name: tuple(form[name].shape) if name in form else () for name in codes}
-        return SumTask(codes, shapes, bounds, self.ends.subject(step, turn, told), turn, step)
+        return SumTask(codes, shapes, bounds, self.ends.subject(step, turn, owner_message), turn, step)
 
     def open_sum(self, blinding: BlindOwner, kind: Any, form: Fields, task: SumTask) -> Any:
         """Lead the sum that the parties hold their values for, and open it."""

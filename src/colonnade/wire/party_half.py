@@ -1,4 +1,4 @@
-"""A party's half of a message: it hears what the owner sent, and says what its step replied, sealed.
+"""A party's half of a message: it opens what the owner sent, and seals what its step replied.
 
 Every runtime runs this half, in the owner's process or in another one.
 """

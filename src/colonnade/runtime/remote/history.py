@@ -21,7 +21,7 @@ from colonnade.seal.subject import digest_of
 
 
 class History:
-    """Empty before the first message, and always where a party that is away may miss some."""
+    """Empty before the first message, and always where a party that is absent may miss some."""
 
     def __init__(self, schema: Schema, blinded: BlindParty | None) -> None:
         self.schema, self.party = schema, "" if blinded is None else blinded.party
@@ -29,13 +29,13 @@ class History:
         self.digest = b""
 
     @contextmanager
-    def hears(self, packet: Packet, told: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
+    def hears(self, packet: Packet, read_fields: Callable[[], Mapping[str, Tensor]]) -> Iterator[None]:
         """Note a message of training; where a method tells each party its own, that there was one.
 
         What fails half-way leaves another history than what does not: else one side could be let learn, and not the
         others.
         """
-        fields = told() if self.binds and packet.purpose == "train" else {}
+        fields = read_fields() if self.binds and packet.purpose == "train" else {}
         if fields:
             alone = self.schema.is_known(self.party, "each", packet.step)
             said = pack("colonnade/told", self.digest, packet.step, packet.round, b"" if alone else digest_of(fields))
@@ -45,7 +45,7 @@ class History:
             self.digest = hashlib.sha256(self.digest).digest()
 
     def state(self) -> dict[str, Tensor]:
-        """For a state that is kept: whoever goes back to it has its history again."""
+        """The history as a part of a kept state: a party that goes back to the state has the history of that time."""
         return {"seal/told": torch.tensor(list(self.digest), dtype=torch.uint8)} if self.binds else {}
 
     def load(self, state: Mapping[str, Tensor]) -> None:

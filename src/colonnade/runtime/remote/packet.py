@@ -86,7 +86,7 @@ def write_packet(packet: Packet) -> bytes:
     try:
         head = _HEAD.pack(MAGIC, VERSION, KINDS.index(packet.kind), *_numbers_of(packet))
     except struct.error as error:
-        raise MessageError(f"a letter of round {packet.round} cannot travel: {error}.") from None
+        raise MessageError(f"a packet of round {packet.round} cannot travel: {error}.") from None
     parts: list[bytes | memoryview] = [head, *map(_written, _names_of(packet))]
     parts += [len(packet.before).to_bytes(4, "little"), packet.before, bytes([len(packet.frames)])]
     for frame in packet.frames:
@@ -108,7 +108,7 @@ def read_packet(raw: bytes | memoryview, limit: int = MAX_FRAME) -> Packet:
     names, at = _names(raw, at, len(_NAMES))
     about |= zip(_NAMES, names, strict=True)
     whole = memoryview(raw)
-    about["before"], at = _bytes(whole, at, "letter")
+    about["before"], at = _bytes(whole, at, "packet")
     return Packet(kind, frames=_frames(whole, at), **about)
 
 
@@ -121,10 +121,10 @@ def title(raw: bytes | memoryview) -> tuple[str, int]:
 
 def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[Any]]:
     if not _HEAD.size <= len(raw) <= limit:
-        raise MessageError(f"a letter of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
+        raise MessageError(f"a packet of {len(raw)} bytes came; it has from {_HEAD.size} to {limit}.")
     magic, version, kind, *numbers = _HEAD.unpack_from(raw)
     if magic != MAGIC or version != VERSION or kind >= len(KINDS):
-        raise MessageError(f"a letter starts with {magic!r}, version {version}, kind {kind}; it is not one of ours.")
+        raise MessageError(f"a packet starts with {magic!r}, version {version}, kind {kind}; it is not one of ours.")
     return KINDS[kind], numbers
 
 
@@ -133,7 +133,7 @@ def _names(raw: bytes | memoryview, at: int, count: int) -> tuple[list[str], int
     names = []
     for _ in range(count):
         if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
-            raise MessageError("a letter ends in the middle of a name.")
+            raise MessageError("a packet ends in the middle of a name.")
         end = at + 1 + raw[at]
         names.append(_read(bytes(raw[at + 1 : end])))
         at = end
@@ -144,20 +144,20 @@ def _names(raw: bytes | memoryview, at: int, count: int) -> tuple[list[str], int
 def _read(name: bytes) -> str:
     text = name.decode("ascii", errors="replace")
     if text and not (text.isascii() and text.isprintable()):
-        raise MessageError(f"a letter holds the name {text!r}, which is not printable.")
+        raise MessageError(f"a packet holds the name {text!r}, which is not printable.")
     return text
 
 
 def _frames(raw: memoryview, at: int) -> tuple[memoryview, ...]:
     if at >= len(raw) or raw[at] > MAX_FRAMES:
-        raise MessageError(f"a letter lacks its frames, or has more than {MAX_FRAMES}.")
+        raise MessageError(f"a packet lacks its frames, or has more than {MAX_FRAMES}.")
     count, at = raw[at], at + 1
     frames = []
     for _ in range(count):
         frame, at = _bytes(raw, at, "frame")
         frames.append(frame)
     if at != len(raw):
-        raise MessageError(f"a letter has {len(raw) - at} bytes too many.")
+        raise MessageError(f"a packet has {len(raw) - at} bytes too many.")
     return tuple(frames)
 
 
@@ -165,5 +165,5 @@ def _bytes(raw: memoryview, at: int, what: str) -> tuple[memoryview, int]:
     start = at + 4
     end = start + int.from_bytes(raw[at:start], "little")
     if end > len(raw):
-        raise MessageError(f"a letter announces a {what} of {end - start} bytes and has {max(len(raw) - start, 0)}.")
+        raise MessageError(f"a packet announces a {what} of {end - start} bytes and has {max(len(raw) - start, 0)}.")
     return raw[start:end], end

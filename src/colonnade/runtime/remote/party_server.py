@@ -345,9 +345,9 @@ class PartyServer(RequestServer):
         budget = self.half.end.budget
         if budget is None:
             return {}
-        found = budget.summary()
-        numbers = {key: value for key, value in found.items() if isinstance(value, int | float)}
-        numbers |= {f"messages.{purpose}": count for purpose, count in found["messages"].items()}
+        summary = budget.summary()
+        numbers = {key: value for key, value in summary.items() if isinstance(value, int | float)}
+        numbers |= {f"messages.{purpose}": count for purpose, count in summary["messages"].items()}
         return {key: torch.tensor([value], dtype=torch.float64) for key, value in numbers.items()}
 
     def _end(self, packet: Packet) -> None:
@@ -382,4 +382,4 @@ def _check_read(packet: Packet) -> None:
         facts = ("purpose",) if packet.purpose in AGREEING else facts
     unread = [name for name in _FACTS if name not in facts and getattr(packet, name) != getattr(_NOTHING, name)]
     if unread or len(packet.frames) > frames or (packet.frames and not len(packet.frames[-1])):
-        raise MessageError(f"a letter of the kind '{packet.kind}' came with more than it has: {unread or 'a frame'}.")
+        raise MessageError(f"a request of the kind '{packet.kind}' came with more than it has: {unread or 'a frame'}.")

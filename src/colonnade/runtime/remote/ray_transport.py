@@ -128,7 +128,7 @@ class RayTransport:
             raise ConfigError(f"the process of {who} has {there}, and this one {versions()}; install the same on all.")
         return True
 
-    # lines
+    # the transport
 
     def post(self, party: str, request: bytes) -> None:
         """Call the actor and do not wait."""
@@ -184,8 +184,8 @@ class RayTransport:
         Those that hold something of a cluster are ended: whoever waits for it would wait for ever.
         """
         for k, host in enumerate(self.hosts):
-            told = self.cluster.options(self.ray, k)
-            if k in self._lost or told["num_cpus"] or told["resources"]:
+            options = self.cluster.options(self.ray, k)
+            if k in self._lost or options["num_cpus"] or options["resources"]:
                 self.ray.kill(host)
             else:
                 host.empty.remote()

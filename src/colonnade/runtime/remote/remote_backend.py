@@ -145,17 +145,17 @@ class RemoteBackend(Backend):
         form = self.schema.like(name, "up", step, rows) if rows else None
         return self.parties[name].reply(form=form, replies=replies)
 
-    def phase(self, party: str, phase: str, told: Fields, ticket: Ticket | None) -> Fields:
+    def phase(self, party: str, phase: str, message: Fields, ticket: Ticket | None) -> Fields:
         """What a party says in a phase; its masked values came with the step itself."""
         remote = self.parties[party]
         if ticket is None:
-            return remote.call("blind", told, purpose=phase)
+            return remote.call("blind", message, purpose=phase)
         if phase == "blind" and (ticket.serial, ticket.attempt) == (remote.masked[0], 0) and remote.masked[1]:
             return remote.masked[1]
         if phase == "opened":
             return {}  # the next sum says so: its serial is another
         about = {"round": ticket.round, "serial": ticket.serial, "attempt": ticket.attempt, "step": ticket.tensor}
-        return remote.call("blind", told, purpose=phase, **about)
+        return remote.call("blind", message, purpose=phase, **about)
 
     def ask_all(self, kind: str, frames: Mapping[str, bytes] | None = None, **about: Any) -> dict[str, Fields]:
         """The same request to all, at once; an absent party has no answer, if the run goes on."""
@@ -206,7 +206,7 @@ class RemoteBackend(Backend):
         numbers: dict[str, Tensor] = {}
         for name, party in self.parties.items():
             if party.states.newest is None:
-                raise AwayError(f"'{name}' is away and never kept a state; wait for it.", name)
+                raise AwayError(f"'{name}' is absent and never kept a state; wait for it.", name)
             numbers[name] = party.states.newest
         own = self._local.grouping.states()
         return [own[k] if k in own else {KEPT: numbers[half.name]} for k, half in enumerate(self.halves)]

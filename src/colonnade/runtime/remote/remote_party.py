@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from colonnade.core.schedule import OWNER
-from colonnade.errors import AwayError, MessageError, naming
+from colonnade.errors import AwayError, ColonnadeError, MessageError, naming
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.reply_numbers import BudgetReports, KeptStates, check_empty, check_said, largest
 from colonnade.runtime.remote.request_server import refused
@@ -79,7 +79,11 @@ class RemoteParty:
         """
         request = self._request
         assert request is not None
-        frame = self._frame_of(self._checked_reply(request), request)
+        reply = self._checked_reply(request)
+        refusal = self._refusal_in(reply, request)
+        if refusal is not None:
+            raise refusal
+        frame = reply.frames[0] if reply.frames else None
         check_said(self.name, request, frame is not None, replies)
         if frame is None:
             return None
@@ -98,10 +102,10 @@ class RemoteParty:
         try:
             reply = read_packet(raw)
         except MessageError as error:
-            raise MessageError(f"'{self.name}' sent what is no letter: {error}") from None
+            raise MessageError(f"'{self.name}' sent what is no reply: {error}") from None
         if reply.sender != self.name or reply.sequence != request.sequence:
             raise MessageError(
-                f"a reply of '{reply.sender}' to letter {reply.sequence} came from '{self.name}', which was asked "
+                f"a reply of '{reply.sender}' to request {reply.sequence} came from '{self.name}', which was asked "
                 f"{request.sequence}; it is stale or forged."
             )
         if (reply.job, reply.session, reply.plan) != (request.job, request.session, request.plan):
@@ -111,24 +115,44 @@ class RemoteParty:
             raise MessageError(f"'{self.name}' replied with a {reply.kind} that is not about what it was asked.")
         return reply
 
-    def _frame_of(self, reply: Packet, request: Packet) -> bytes | memoryview | None:
-        """The frame of an answer, if it has one; a refusal is raised as the error that the party had."""
-        if reply.kind == "refusal":
-            with naming(self.name, request.step or request.kind):
-                refusal = refused(reply.frames[0] if reply.frames else b"", self.name)
-            raise refusal
-        return reply.frames[0] if reply.frames else None
+    def _refusal_in(self, reply: Packet, request: Packet) -> ColonnadeError | None:
+        """The error that the party had, if it refused."""
+        if reply.kind != "refusal":
+            return None
+        with naming(self.name, request.step or request.kind):
+            return refused(reply.frames[0] if reply.frames else b"", self.name)
+
+    def end(self) -> ColonnadeError | None:
+        """Tell the party that the job is over. None if it says so too, or why it was not told.
+
+        It may be absent, or refuse because it has ended before. A false reply, say of another job, is an error.
+        """
+        try:
+            self.post("end", {})
+        except ColonnadeError as error:
+            return error
+        assert self._request is not None
+        try:
+            reply = self._checked_reply(self._request)
+        except AwayError as error:
+            return error
+        refusal = self._refusal_in(reply, self._request)
+        if refusal is None:
+            check_said(self.name, self._request, bool(reply.frames), replies=False)
+        return refusal
 
     def _follow(self, session: bytes, kind: str, turn: int) -> None:
         """A new session's requests count from 1; the party begins where it kept its state, or all go back with it."""
         before, self._turn = self._turn, turn or self._turn
         if self._request is None or self._request.session == session:
             return
-        self._request, self._waiting = None, b""
-        if self.states.newest is not None and kind != "back":
-            if not self.goes_on or (turn and turn == before):
-                raise AwayError(f"'{self.name}' came back as another process amid a round.", self.name)
-            self.call("back", {KEPT: self.states.newest})
+        self._waiting, newest = b"", None if kind == "back" else self.states.newest
+        if newest is not None and (not self.goes_on or (turn and turn == before)):
+            # The old session stays the last one: who asks once more is told so again, until the party has gone back.
+            raise AwayError(f"'{self.name}' came back as another process amid a round.", self.name)
+        self._request = None
+        if newest is not None:
+            self.call("back", {KEPT: newest})
 
     # states
 

@@ -28,28 +28,30 @@ _CLOSE = 1e-6
 _NO_REPLY = ("back", "end")  # are answered without a frame
 
 
-def number_in(party: str, came: Fields, name: str) -> Tensor:
-    """The one whole number that was to be told."""
-    if came.keys() != {name} or came[name].shape != (1,) or came[name].dtype != torch.int64 or int(came[name]) < 0:
-        raise MessageError(f"'{party}' was to tell one whole number '{name}', and told {sorted(came)} in another form.")
-    return came[name]
+def number_in(party: str, reply: Fields, name: str) -> Tensor:
+    """The one whole number in a party's reply."""
+    if reply.keys() != {name} or reply[name].shape != (1,) or reply[name].dtype != torch.int64 or int(reply[name]) < 0:
+        raise MessageError(
+            f"'{party}' was to tell one whole number '{name}', and told {sorted(reply)} in another form."
+        )
+    return reply[name]
 
 
 def check_said(party: str, asked: Packet, said: bool, replies: bool) -> None:
     """Refuse a message where none is due, and none where one is; ``replies``: whether the step has a reply."""
     if said != (replies and asked.kind not in _NO_REPLY):
-        came = "a message" if said else "nothing"
-        raise MessageError(f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {came}.")
+        what = "a message" if said else "nothing"
+        raise MessageError(f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {what}.")
 
 
-def check_empty(party: str, asked: Packet, came: Fields, recover: bool) -> None:
+def check_empty(party: str, asked: Packet, reply: Fields, recover: bool) -> None:
     """Refuse fields in an answer that only says that all is well, and an empty one where keys or codes are due."""
     if asked.kind in ("blind", "sum"):
         empty = recover if asked.kind == "sum" else asked.purpose == "join"
-        if empty == bool(came):
+        if empty == bool(reply):
             due = "nothing" if empty else "its part of a blinded sum"
             raise MessageError(
-                f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {forms_of(came)}; {due} was due."
+                f"'{party}' answered {_asked_for(asked)} of round {asked.round} with {forms_of(reply)}; {due} was due."
             )
 
 
@@ -67,7 +69,7 @@ def largest(asked: Packet, form: Fields | None) -> int:
 
 
 class KeptStates:
-    """The numbers of the states that one party keeps: each is the one after the last, as far as that was heard."""
+    """The numbers of the states that one party keeps: each is the one after the last that the owner knows of."""
 
     def __init__(self, party: str) -> None:
         self.party = party
@@ -105,7 +107,7 @@ class KeptStates:
 
 
 class BudgetReports:
-    """What one party says that its releases have cost, as far as it can be true."""
+    """One party's reports of its privacy budget, checked as far as they can be."""
 
     def __init__(self, party: str) -> None:
         self.party = party
@@ -121,38 +123,40 @@ class BudgetReports:
         ``own`` is as it was granted, ``heard`` how many messages came of the party: those that it counts may be a few
         more, since some were lost on their way. Which of them were for what is shown as it says.
         """
-        told = {name: _single(self.party, name, value) for name, value in reply.items()}
-        if (own is None) != (not told) or (told and not told.keys() >= set(BUDGET)):
+        reported = {name: _single(self.party, name, value) for name, value in reply.items()}
+        if (own is None) != (not reported) or (reported and not reported.keys() >= set(BUDGET)):
             due = "nothing" if own is None else ", ".join(BUDGET)
-            raise MessageError(f"'{self.party}' told of its budget {sorted(told)}; {due} was expected.")
+            raise MessageError(f"'{self.party}' told of its budget {sorted(reported)}; {due} was expected.")
         if own is not None:
-            self._check_values(told, own)
-            _check_messages(self.party, told, heard + AHEAD)
-        self._last = told
-        messages = {name.removeprefix(_MESSAGES): int(told[name]) for name in told if name.startswith(_MESSAGES)}
-        numbers: dict[str, Any] = {name: value for name, value in told.items() if name in BUDGET}
-        return {**numbers, "messages": messages} if told else {}
+            self._check_values(reported, own)
+            _check_messages(self.party, reported, heard + AHEAD)
+        self._last = reported
+        messages = {
+            name.removeprefix(_MESSAGES): int(reported[name]) for name in reported if name.startswith(_MESSAGES)
+        }
+        numbers: dict[str, Any] = {name: value for name, value in reported.items() if name in BUDGET}
+        return {**numbers, "messages": messages} if reported else {}
 
-    def _check_values(self, told: dict[str, float], own: Budget) -> None:
-        """What was granted is known, what was spent follows from the releases, and nothing of it becomes less."""
-        releases = min(int(told["releases"]), own.allowed)
+    def _check_values(self, reported: dict[str, float], own: Budget) -> None:
+        """Check a report: the grant is known, the cost follows from the releases, and no number becomes less."""
+        releases = min(int(reported["releases"]), own.allowed)
         due = {"granted": own.granted, "delta": own.delta, "allowed": own.allowed, "releases": releases}
         due |= {"spent": epsilon(releases, own.multiplier, own.delta)}
-        messages = sum(value for name, value in told.items() if name.startswith(_MESSAGES))
+        messages = sum(value for name, value in reported.items() if name.startswith(_MESSAGES))
         due |= {} if messages else {"releases": 0}
         before = self._last
-        for name, value in told.items():
+        for name, value in reported.items():
             if name in due and not math.isclose(value, due[name], rel_tol=_CLOSE, abs_tol=_CLOSE):
                 raise self._refusal(name, value, f"{due[name]:g}")
             if value < before.get(name, 0.0) * (1 - _CLOSE):
                 raise self._refusal(name, value, f"no less than {before[name]:g}")
 
-    def _refusal(self, name: str, came: float, due: str) -> MessageError:
-        return MessageError(f"'{self.party}' told of its budget '{name}' = {came:g}; {due} was expected.")
+    def _refusal(self, name: str, value: float, due: str) -> MessageError:
+        return MessageError(f"'{self.party}' told of its budget '{name}' = {value:g}; {due} was expected.")
 
 
-def _check_messages(party: str, told: dict[str, float], most: int) -> None:
-    for name, value in told.items():
+def _check_messages(party: str, reported: dict[str, float], most: int) -> None:
+    for name, value in reported.items():
         if name.startswith(_MESSAGES) and value > most:
             raise MessageError(f"'{party}' told of its budget '{name}' = {value:g}; {most:,} at most were expected.")
 

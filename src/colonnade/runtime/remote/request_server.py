@@ -59,13 +59,13 @@ class RequestServer(ABC):
             return self._last[2]
         try:
             before = self._before(packet)
-            for number, one in enumerate([*before, packet], 1 + (self._last[0] if self._last else 0)):
-                self._check(one, number)
+            for number, each in enumerate([*before, packet], 1 + (self._last[0] if self._last else 0)):
+                self._check(each, number)
         except Exception as error:
             return self._refused(packet, error)  # it is no request of this session, so it counts as none
         try:
-            for one in before:
-                self._served(one)
+            for earlier in before:
+                self._served(earlier)
             reply = write_packet(self._served(packet))
         except Exception as error:
             reply = self._refused(packet, error)
@@ -73,36 +73,36 @@ class RequestServer(ABC):
         return reply
 
     def _refused(self, packet: Packet, error: Exception) -> bytes:
-        told = error if isinstance(error, ColonnadeError) else unexpected(error, packet.kind)
-        if isinstance(told, TableError):
-            log_failure(packet.kind, told)  # the owner does not hear all of it
-        return write_packet(packet.reply("refusal", self.name, refusal(told, self.name)))
+        reason = error if isinstance(error, ColonnadeError) else unexpected(error, packet.kind)
+        if isinstance(reason, TableError):
+            log_failure(packet.kind, reason)  # the owner does not hear all of it
+        return write_packet(packet.reply("refusal", self.name, refusal(reason, self.name)))
 
     def _before(self, packet: Packet) -> list[Packet]:
-        """The request that came in front of this one, if there is one and it may."""
+        """The request in front of this one, if there is one and it may be there."""
         if not len(packet.before):
             return []
         before = read_packet(packet.before)
         if len(before.before) or self.wants_reply(before):
-            raise MessageError(f"a letter '{before.kind}' came to '{self.name}' in another one, and wants a reply.")
+            raise MessageError(f"a request '{before.kind}' came to '{self.name}' in another one, and wants a reply.")
         return [before]
 
     def _check(self, packet: Packet, due: int) -> None:
         for what, agreed in self.agreed.items():
             if getattr(packet, what) != agreed:
-                raise MessageError(f"a letter of another {what} came to '{self.name}'; it is stale or foreign.")
+                raise MessageError(f"a request of another {what} came to '{self.name}'; it is stale or foreign.")
         if packet.sender != OWNER or packet.leader not in self.leaders:
             raise MessageError(
-                f"a letter of '{packet.sender}' for '{packet.leader}' came to '{self.name}', which answers "
+                f"a request of '{packet.sender}' for '{packet.leader}' came to '{self.name}', which answers "
                 f"{' or '.join(self.leaders)}; it is forged."
             )
         if packet.sequence != due:
             why = "comes again" if packet.sequence < due else "leaves some out"
-            raise MessageError(f"letter {packet.sequence} {why} at '{self.name}', which expects {due}.")
+            raise MessageError(f"request {packet.sequence} {why} at '{self.name}', which expects {due}.")
 
     def _served(self, packet: Packet) -> Packet:
         if packet.kind not in self.handlers:
-            raise MessageError(f"a letter of the kind '{packet.kind}' came to '{self.name}', which serves no such.")
+            raise MessageError(f"a request of the kind '{packet.kind}' came to '{self.name}', which serves no such.")
         self.check_read(packet)
         fields = self.handlers[packet.kind](packet)
         if fields is None:
@@ -116,7 +116,7 @@ class RequestServer(ABC):
 
     @abstractmethod
     def check_read(self, packet: Packet) -> None:
-        """Refuse a request that says more than anybody reads."""
+        """Refuse a request with fields that its step does not read."""
 
     def frame(self, packet: Packet, number: int) -> Fields:
         """The tensors of a frame, none if it is not there."""
@@ -127,7 +127,7 @@ class RequestServer(ABC):
         fields, about = decode_fields(packet.frames[number])
         if about != Envelope(packet.step or packet.kind, packet.leader, packet.round):
             raise MessageError(
-                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a letter of "
+                f"a frame of '{about.sender}', step '{about.step}', round {about.round} came in a request of "
                 f"'{packet.leader}', step '{packet.step}', round {packet.round}."
             )
         self._frame = packet.frames[number], fields
@@ -151,7 +151,7 @@ def log_failure(what: str, error: Exception) -> None:
 
 
 def unexpected(error: Exception, what: str) -> ColonnadeError:
-    """What the owner hears of an error that nobody foresaw: its words stay here, since they may hold our values."""
+    """The error that the owner is told of an unexpected one: its text stays here, because it may hold our values."""
     log_failure(what, error)
     return MessageError(
         f"'{printable(what, 40)}' lacks something, or holds what does not belong there ({type(error).__name__}); do "
@@ -166,7 +166,7 @@ def refusal(error: ColonnadeError, who: str) -> bytes:
 
 
 def _told(error: ColonnadeError, who: str) -> str:
-    """Its sentence; one about this side's own files may name ids and values, and any may say where they lie."""
+    """The error's sentence as the owner may read it: without ids or values of this side's files, and without paths."""
     if isinstance(error, TableError) and not isinstance(error, NoCommonIdError):
         return f"'{who}' cannot do that with its files as they are; its log says why."
     return _PLACE.sub(r"\1", str(error))

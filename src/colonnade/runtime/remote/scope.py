@@ -46,7 +46,11 @@ class Scope:
             )
 
     def _check_table(self, table: str, name: str) -> None:
-        known = None if self.purposes is None else {one for tables in self.purposes.values() for one in tables}
+        known = (
+            None
+            if self.purposes is None
+            else {table_name for tables in self.purposes.values() for table_name in tables}
+        )
         if known is not None and table not in known:
             raise unknown(f"table at '{name}'", table, known)
 

@@ -34,7 +34,7 @@ class StateStore(ABC):
         return number
 
     def _check(self, state: Packed, needed: Collection[int]) -> None:
-        """Refuse to fill the disk, whatever the owner says that it needs."""
+        """Refuse to keep more than the disk limit, whatever the owner asks for."""
         if unknown := set(needed) - set(self.numbers):
             raise MessageError(
                 f"state {min(unknown)} is said to be needed, and {self.numbers[-5:] or 'none'} are kept."
@@ -48,7 +48,7 @@ class StateStore(ABC):
             )
 
     def get(self, number: int) -> Packed:
-        """A state that was kept."""
+        """A kept state."""
         if number not in self.numbers:
             raise CheckpointError(
                 f"no state number {number} is kept here, only {self.numbers[-5:] or 'none'}; delete the owner's newest "
@@ -58,11 +58,11 @@ class StateStore(ABC):
 
     @abstractmethod
     def write(self, number: int, state: Packed) -> None:
-        """Put a state away."""
+        """Store a state."""
 
     @abstractmethod
     def read(self, number: int) -> Packed:
-        """A state that was put away."""
+        """Read a stored state."""
 
     @abstractmethod
     def remove(self, number: int) -> None:

@@ -10,7 +10,7 @@ from colonnade.runtime.remote.party_server import PartyServer
 
 
 class Transport(Protocol):
-    """A way to every party; at most one request of each is unanswered."""
+    """The connections to all parties; each has at most one request that waits for its reply."""
 
     def post(self, party: str, request: bytes) -> None:
         """Send a request and do not wait."""
@@ -25,14 +25,14 @@ class Transport(Protocol):
         """Let a party have its rows of another table, within one organisation; others bring their own."""
 
     def wait_for(self, party: str) -> None:
-        """Wait until a party that was away can be asked again, or raise :class:`colonnade.errors.AwayError`."""
+        """Wait until a party that was absent can be asked again, or raise :class:`colonnade.errors.AwayError`."""
 
     def close(self) -> None:
         """Hang up."""
 
 
 class DirectTransport:
-    """Parties of this very process: every request is served at once. What is proved with these holds for all lines."""
+    """Parties of this process: every request is served at once. Tests with it hold for all transports."""
 
     def __init__(self, parties: Mapping[str, PartyServer]) -> None:
         self.parties = dict(parties)
@@ -43,11 +43,11 @@ class DirectTransport:
         self._replies[party] = self.parties[party].serve(request)
 
     def reply(self, party: str) -> bytes:
-        """What was answered."""
+        """The reply to the last request."""
         return self._replies.pop(party)
 
     def session(self, party: str) -> bytes:
-        """That of its specification."""
+        """The session in the party's specification."""
         return self.parties[party].spec.session
 
     def give(self, party: str, name: str, table: Table) -> None:

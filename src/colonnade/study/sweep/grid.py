@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from colonnade.core.method import Method, make_method
+from colonnade.core.option_names import from_stored_names, new_names, stored_names
 from colonnade.core.options import whole
 from colonnade.core.table import Table, check_federation
 from colonnade.data import load
@@ -26,12 +27,12 @@ from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingE
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
 from colonnade.study.sweep.cluster_sweep import over_cluster
-from colonnade.study.sweep.sweep_point import Point, SweepPlan, compact, grid, result_at
+from colonnade.study.sweep.sweep_point import Point, SweepPlan, grid, result_at
 from colonnade.study.sweep.sweep_table import Row, Sweep
 
 Kept = dict[str, Any]
 OnPoint = Callable[[Row], None]
-OF_ONE_RUN = ("folder", "on_round", "away")
+OF_ONE_RUN = ("folder", "on_round", "absent")
 KEPT: Form = {
     "point": {"*": ANYTHING},
     "found?": {"*": NUMBER},
@@ -73,8 +74,8 @@ def sweep(
     >>> [row["lr"] for row in table.rows], "test_accuracy" in table.best()
     ([0.1, 0.3], True)
     """
-    plan = _plan(data, make_method(method), options, test)
-    points = _points(plan, {} if over is None else over)
+    plan = _plan(data, make_method(method), new_names(options, "sweep()"), test)
+    points = _points(plan, new_names(over, "over=") if isinstance(over, Mapping) else {} if over is None else over)
     place = _claimed(make_folder(folder), plan)
     if not 1 <= whole(processes, "processes") <= 64:
         raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
@@ -107,7 +108,8 @@ def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Tab
                 raise unknown("option of load", name, inspect.signature(load).parameters)
         return SweepPlan(how, method, options)
     check_federation(data, several=True)
-    return SweepPlan(compact(data), method, options, None if test is None else compact(test))
+    own, tested = ([*map(Table.compact, tables)] for tables in (data, test or ()))
+    return SweepPlan(own, method, options, None if test is None else tested)
 
 
 def _points(plan: SweepPlan, over: Mapping[str, Sequence[Any]]) -> list[Point]:
@@ -154,7 +156,7 @@ def _difference(was: Any, now: Any) -> str:
 
 
 def _file(folder: Path, point: Point) -> Path:
-    return folder / f"{hashlib.sha256(json.dumps(point, sort_keys=True).encode()).hexdigest()[:16]}.json"
+    return folder / f"{hashlib.sha256(json.dumps(stored_names(point), sort_keys=True).encode()).hexdigest()[:16]}.json"
 
 
 def _read(place: Path) -> Kept | None:
@@ -172,7 +174,7 @@ def _read_point(place: Path, point: Point) -> Kept | None:
     if kept is None:
         return None
     wrong = first_wrong(kept, KEPT)
-    if wrong is None and kept["point"] != point:
+    if wrong is None and from_stored_names(kept["point"]) != point:
         wrong = Wrong("point", kept["point"], f"{point}")
     if wrong is None and kept.pop("digest", None) not in (None, _digest(kept)):  # older folders have none
         wrong = Wrong("digest", "another one", "that of the rest")
@@ -180,7 +182,7 @@ def _read_point(place: Path, point: Point) -> Kept | None:
         raise FolderError(
             f"{place} does not say what a point of a sweep came to: {wrong}; delete it to train it again."
         )
-    return kept
+    return {**kept, "point": point}
 
 
 def _digest(kept: Kept) -> str:

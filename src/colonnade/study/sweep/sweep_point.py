@@ -12,6 +12,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
+from colonnade.core.option_names import stored_names
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data import load
@@ -77,10 +78,10 @@ class SweepPlan:
     def description(self) -> dict[str, Any]:
         """The plan as plain data, equal for equal plans."""
         data = self.data if isinstance(self.data, dict) else _fingerprint(self.data)
-        options = {name: _described(name, value) for name, value in self.options.items() if value is not None}
+        given = {name: _described(name, value) for name, value in self.options.items() if value is not None}
         test = None if self.test is None else _fingerprint(self.test)
         method = {"name": self.method.name, **asdict(self.method)}
-        plain = {"data": data, "test": test, "method": method, "options": options}
+        plain = {"data": data, "test": test, "method": method, "options": stored_names(given)}
         return json.loads(json.dumps(plain, default=str))  # type: ignore[no-any-return]
 
 
@@ -89,7 +90,7 @@ def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
     run = plan.at(point).train()
     row = run.history[-1]
     if run.settings.stop_drop is not None:  # early stopping keeps the best model
-        row = max(run.history, key=lambda one: one.get(f"valid_{score_name(run)}", -math.inf))
+        row = max(run.history, key=lambda row: row.get(f"valid_{score_name(run)}", -math.inf))
     return {"point": point, "found": row, "heads": _heads(run)}
 
 

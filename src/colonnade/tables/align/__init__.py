@@ -4,8 +4,8 @@
 
     id_texts.py ── texts ── curve.py: masked points (or plain_ids.py: hashes)
                                 |
-    alignment_party.py  <── align_steps.py, align_messages.py, box.py ──>  alignment_owner.py
-    one party's end                                                        asks for the steps and relays
+    alignment_party.py  <── align_messages.py, box.py ──>  alignment_owner.py
+    one party's end, with its steps                        asks for the steps and relays
        |                |
        |            align_terms.py: what was agreed on, and each list's path through the parties
     comparison.py: the last party counts ── order_proof.py: do all orders agree? ── alignment.py: Alignment

@@ -75,6 +75,13 @@ class Macs(NamedTuple):
     macs: Tensor
 
 
+class LeftPlaces(NamedTuple):
+    """How many rows the owner has, and the places of the rows that the party has too, int64, in the common order."""
+
+    total: Tensor
+    places: Tensor
+
+
 def as_tensor(raw: bytes, width: int) -> Tensor:
     """Bytes as a tensor with rows of ``width``."""
     return torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(-1, width)

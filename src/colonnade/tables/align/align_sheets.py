@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from colonnade.core.method import Turn
@@ -16,12 +17,13 @@ from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableEr
 from colonnade.runtime.group import Group
 from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
-from colonnade.tables.align.align_terms import MODES, AlignTerms
+from colonnade.tables.align.align_terms import JOINS, MODES, AlignTerms
 from colonnade.tables.align.alignment import Alignment, who_learns
 from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.comparison import too_few
 from colonnade.tables.align.id_texts import texts
+from colonnade.tables.align.left_join import joined, order_of, pair_terms, places_of
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER
 from colonnade.wire.owner_half import OwnerHalf
@@ -57,7 +59,7 @@ class AlignmentGroup(Group):
         """Run the step at this party."""
         began = time.process_time()
         try:
-            return [step(self, turn, *received)]
+            return [getattr(self.peer, step.__name__)(*received)]
         finally:
             self.seconds += time.process_time() - began
 
@@ -84,6 +86,7 @@ def align(
     sheets: Sequence[HasIds],
     *,
     mode: str = "psi",
+    join: str = "inner",
     minimum: int = 1,
     seed: int = 0,
     maximum: int | None = None,
@@ -101,6 +104,9 @@ def align(
     and the common ids, so it is the same every time and in both modes. ``on_progress(done, in_all)`` hears how many
     ids were masked. ``runtime="bytes"`` really encodes every message.
 
+    With ``join="left"`` the federation has all of the owner's rows: the owner is aligned with each party alone, and
+    ``minimum`` holds for each such pair. ``alignment.rows`` is -1 where a party does not have the row.
+
     >>> import colonnade as cn
     >>> bank = cn.Table(ids=["ann", "bob", "eve"], labels=[0, 1, 1], name="bank")
     >>> shop = cn.Table(ids=["eve", "dan", "ann"], columns=[[3.0], [4.0], [1.0]], name="shop")
@@ -111,19 +117,45 @@ def align(
     called = _names(sheets, names)
     _check_rules(sheets, called)
     terms = _terms(mode, (OWNER, *called[1:]), minimum, seed, maximum)
-    if runtime not in RUNTIMES:
-        raise unknown("runtime of an alignment", runtime, RUNTIMES)
+    for what, came, known in (("runtime", runtime, RUNTIMES), ("join", join, JOINS)):
+        if came not in known:
+            raise unknown(f"{what} of an alignment", came, known)
+    ids = [texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)]
+    encoded = runtime == "bytes"
+    if join == "inner":
+        return _aligned(called, ids, terms, on_progress, encoded=encoded)
+    order = order_of(ids[0], terms.seed)
+    pairs = [
+        _aligned((called[0], name), [ids[0], own], pair_terms(terms, k), on_progress, order=order, encoded=encoded)
+        for k, (name, own) in enumerate(zip(called[1:], ids[1:], strict=True), 1)
+    ]
+    return joined(called, order, pairs, who_learns(mode, called, join))
+
+
+def _aligned(
+    called: tuple[str, ...],
+    ids: list[list[bytes]],
+    terms: AlignTerms,
+    on_progress: Progress | None,
+    *,
+    order: np.ndarray | None = None,
+    encoded: bool = False,
+) -> Alignment:
+    """One run of the protocol; with an ``order`` of the owner's rows the other party of a pair learns its places."""
     began = time.process_time()
-    groups = _groups([texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)], terms)
+    groups = _groups(ids, terms)
     half = OwnerHalf(Ends())
-    parties = local_parties([group.name for group in groups], groups, half, {0}, encoded=runtime == "bytes")
+    parties = local_parties([group.name for group in groups], groups, half, {0}, encoded=encoded)
+    owner = AlignmentOwner(parties, terms, on_progress)
     try:
-        AlignmentOwner(parties, terms, on_progress).run()
+        owner.run()
     except (PrivacyError, NoCommonIdError):
         compared = groups[terms.comparer].peer.comparison
         if compared is None or compared.count is None:
             raise
         raise too_few(terms, compared.count) from None  # this process has all tables, so its user may know the number
+    if order is not None:
+        owner.tell_places(places_of(order)[groups[0].peer.rows], len(order))
     seconds = time.process_time() - began
     by_party = {name: group.seconds for name, group in zip(called, groups, strict=True)}
     # The time for relaying, which the owner does beside its own steps.
@@ -132,9 +164,9 @@ def align(
         names=called,
         rows={name: group.peer.rows for name, group in zip(called, groups, strict=True)},
         sizes=dict(zip(called, groups[0].peer.sizes, strict=True)),
-        mode=mode,
+        mode=terms.mode,
         proof=groups[0].peer.proof,
-        opened=who_learns(mode, called),
+        opened=who_learns(terms.mode, called),
         seconds=seconds,
         seconds_by_party=by_party,
         ledger=half.ledger,

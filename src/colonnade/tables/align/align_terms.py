@@ -10,6 +10,7 @@ from colonnade.errors import MessageError, PrivacyError
 from colonnade.seal.key_agreement import pack
 
 MODES = ("psi", "plain")
+JOINS = ("inner", "left")
 LARGEST = 50_000_000
 """The largest number of ids that a party may announce if no maximum was agreed on: an hour of masking, and 1.6 GB."""
 TRIED = 1024
@@ -25,11 +26,14 @@ class AlignTerms:
     seed: int
     minimum: int
     maximum: int | None
+    join: str = "inner"
+    """Whether the owner tells the other party of a pair its places among all of the owner's rows ("left")."""
 
     @property
     def job(self) -> bytes:
         """The digest of the terms, which every party signs; a party with other terms is refused."""
         agreed = pack(self.mode, str(self.seed), self.minimum, str(self.maximum), *self.names)
+        agreed += b"" if self.join == "inner" else pack(self.join)
         return hashlib.sha256(pack("colonnade/align/2", agreed)).digest()
 
     @property

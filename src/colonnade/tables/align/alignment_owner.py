@@ -14,17 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from colonnade.core.method import Parties, Turn
 from colonnade.errors import MessageError
-from colonnade.tables.align import align_steps as steps
 from colonnade.tables.align.align_messages import (
     CHUNK,
     GREETED,
     PLACE_BYTES,
     Box,
+    LeftPlaces,
     Locks,
     Macs,
     Roster,
@@ -33,7 +34,7 @@ from colonnade.tables.align.align_messages import (
     checked,
 )
 from colonnade.tables.align.align_terms import AlignTerms
-from colonnade.tables.align.alignment_party import VERDICT_BYTES
+from colonnade.tables.align.alignment_party import VERDICT_BYTES, AlignmentParty
 from colonnade.tables.align.box import OVER
 from colonnade.tables.align.curve import POINT_BYTES
 from colonnade.tables.align.order_proof import MAC_BYTES
@@ -64,17 +65,17 @@ class AlignmentOwner:
 
     def agree(self) -> None:
         """Let all parties learn who takes part with how many ids, and sign that."""
-        greetings = self.parties.ask(steps.greet, self.turn)
+        greetings = self.parties.ask(AlignmentParty.greet, self.turn)
         for name, greeting in zip(self.parties.names, greetings, strict=True):
             for part, (kind, width) in zip(greeting, GREETED, strict=True):
                 checked(part, kind, (1, width), f"the greeting of '{name}'")
         roster = Roster(*(torch.cat(parts) for parts in zip(*greetings, strict=True)))
         self.sizes = roster.rows.flatten().tolist()
         self.terms.check_sizes(self.sizes)
-        signed = self.parties.ask(steps.confirm, self.turn, all=roster)
+        signed = self.parties.ask(AlignmentParty.confirm, self.turn, all=roster)
         for name, reply in zip(self.parties.names, signed, strict=True):
             checked(reply.signatures, torch.uint8, (1, 64), f"the signature of '{name}'")
-        self.parties.tell(steps.join, self.turn, all=Signed(torch.cat([reply.signatures for reply in signed])))
+        self.parties.tell(AlignmentParty.join, self.turn, all=Signed(torch.cat([reply.signatures for reply in signed])))
 
     def round(self, whose: int) -> None:
         """Bring a list from its own party through all others to the comparer."""
@@ -82,47 +83,54 @@ class AlignmentOwner:
         for sender, receiver in pairwise(path):
             for start in range(0, self._length(whose), CHUNK):
                 box = self._asked_part(whose, sender, start)
-                self.parties.tell(steps.take, self.turn, each=[box], to=[receiver])
+                self.parties.tell(AlignmentParty.take, self.turn, each=[box], to=[receiver])
                 if receiver == self.terms.comparer and self._masked_there(whose):
                     self._progress(min(CHUNK, self._length(whose) - start))
 
     def decide(self) -> None:
         """Let the comparer count the common ids, and tell all other parties that there are enough."""
         comparer = self.terms.comparer
-        (verdict,) = self.parties.ask(steps.compare, self.turn, to=[comparer])
+        (verdict,) = self.parties.ask(AlignmentParty.compare, self.turn, to=[comparer])
         what = f"the verdict of '{self.parties.names[comparer]}'"
         checked(verdict.sealed, torch.uint8, (len(self.parties), VERDICT_BYTES), what)
         others = [party for party in range(len(self.parties)) if party != comparer]
-        self.parties.tell(steps.hear, self.turn, all=verdict, to=others)
+        self.parties.tell(AlignmentParty.hear, self.turn, all=verdict, to=others)
 
     def back(self, whose: int) -> int:
         """Bring the places of the common ids from the comparer back to a set's own party; return their number."""
         *hops, comparer = self.terms.path(whose)
         wanted = WantedPlaces(torch.tensor(whose), torch.tensor(0))
-        (box,) = self.parties.ask(steps.show, self.turn, each=[wanted], to=[comparer])
+        (box,) = self.parties.ask(AlignmentParty.show, self.turn, each=[wanted], to=[comparer])
         count = self._count(box.sealed, comparer)
         self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[comparer]}'")
         for party in reversed(hops[1:]):
-            (box,) = self.parties.ask(steps.trace, self.turn, each=[box], to=[party])
+            (box,) = self.parties.ask(AlignmentParty.trace, self.turn, each=[box], to=[party])
             self._check_box(box, whose, count * PLACE_BYTES, f"the places by '{self.parties.names[party]}'")
-        self.parties.tell(steps.keep, self.turn, each=[box], to=[whose])
+        self.parties.tell(AlignmentParty.keep, self.turn, each=[box], to=[whose])
         return count
 
     def prove(self) -> None:
         """Let all parties check that their orders agree."""
         parties = len(self.parties)
-        locks = self.parties.ask(steps.lock, self.turn)
+        locks = self.parties.ask(AlignmentParty.lock, self.turn)
         for name, lock in zip(self.parties.names, locks, strict=True):
             checked(lock.locks, torch.uint8, (1, POINT_BYTES), f"the lock of '{name}'")
-        proofs = self.parties.ask(steps.prove, self.turn, all=Locks(torch.cat([reply.locks for reply in locks])))
+        proofs = self.parties.ask(
+            AlignmentParty.prove, self.turn, all=Locks(torch.cat([reply.locks for reply in locks]))
+        )
         for name, proof in zip(self.parties.names, proofs, strict=True):
             checked(proof.macs, torch.uint8, (parties, MAC_BYTES), f"the proof of '{name}'")
-        self.parties.tell(steps.verify, self.turn, all=Macs(torch.stack([proof.macs for proof in proofs])))
+        self.parties.tell(AlignmentParty.verify, self.turn, all=Macs(torch.stack([proof.macs for proof in proofs])))
+
+    def tell_places(self, places: np.ndarray, total: int) -> None:
+        """In a left join: tell the other party the places of the common rows among all of the owner's."""
+        message = LeftPlaces(torch.tensor(total), torch.from_numpy(places))
+        self.parties.tell(AlignmentParty.spread, self.turn, all=message, to=[1])
 
     def _asked_part(self, whose: int, party: int, start: int) -> Box:
         """A part of a list that a party masked and shuffled, encrypted for the next party."""
         wanted = WantedPlaces(torch.tensor(whose), torch.tensor(start))
-        (box,) = self.parties.ask(steps.give, self.turn, each=[wanted], to=[party])
+        (box,) = self.parties.ask(AlignmentParty.give, self.turn, each=[wanted], to=[party])
         count = min(CHUNK, self._length(whose) - start)
         what = f"the set of {self.terms.named(whose)} by '{self.parties.names[party]}'"
         self._check_box(box, whose, count * POINT_BYTES, what)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.step import party_step
 from colonnade.errors import MessageError, PrivacyError, SealError
 from colonnade.seal.key_agreement import Hello, Identity, Membership
 from colonnade.tables.align.align_messages import (
@@ -18,6 +19,7 @@ from colonnade.tables.align.align_messages import (
     AlignVerdict,
     Box,
     Greeting,
+    LeftPlaces,
     Locks,
     Macs,
     Roster,
@@ -47,7 +49,10 @@ def shuffle(count: int) -> np.ndarray:
 
 
 class AlignmentParty:
-    """A party that greets, masks, shuffles, finds its rows and proves their order; each once, in that order."""
+    """A party that greets, masks, shuffles, finds its rows and proves their order; each once, in that order.
+
+    Its party steps are methods of its own, without the turn that steps of a method have: an alignment has one turn.
+    """
 
     def __init__(
         self, terms: AlignTerms, place: int, ids: list[bytes], identity: Identity, keys: dict[str, bytes]
@@ -61,6 +66,8 @@ class AlignmentParty:
         self.rows = np.empty(0, np.int64)
         self.count = 0  # the number of common ids, from the comparer
         self.proof = ""
+        self.total = 0  # in a left join: how many rows the owner has
+        self.places = np.empty(0, np.int64)  # and where the common ones stand among them
         self.comparison: Comparison | None = None  # at the comparer
         self._mask: Mask | None = None
         self._own = ids  # at the comparer with additional ids that no party has
@@ -76,11 +83,13 @@ class AlignmentParty:
 
     # The parties and their keys
 
+    @party_step
     def greet(self) -> Greeting:
         """Send this party's key and the number of its ids."""
         _, key, incarnation, signature = self.member.hello()
         return Greeting(_line(key), _line(incarnation), _line(signature), torch.tensor([[len(self.ids)]]))
 
+    @party_step
     def confirm(self, roster: Roster) -> Signed:
         """Check the parties and the numbers of their ids, and sign them."""
         parties = len(self.terms.names)
@@ -99,6 +108,7 @@ class AlignmentParty:
         self.terms.check_sizes(self.sizes)
         return Signed(_line(signature))
 
+    @party_step
     def join(self, signed: Signed) -> None:
         """Check that all parties signed the same; then draw this alignment's secrets."""
         lines = checked(signed.signatures, torch.uint8, (len(self.terms.names), 64), "the signatures of all parties")
@@ -115,6 +125,7 @@ class AlignmentParty:
 
     # Masks and shuffles
 
+    @party_step
     def take(self, box: Box) -> None:
         """Open a part of another party's list, and keep it until the list is complete."""
         whose = self._list(box.whose)
@@ -140,6 +151,7 @@ class AlignmentParty:
             return self._length(whose) if own else self.comparison.taken(whose)
         return self._length(whose) if whose in self._orders else sum(map(len, self._received.get(whose, [])))
 
+    @party_step
     def give(self, wanted: WantedPlaces) -> Box:
         """A part of this or another party's list, masked by this party, in an order that only it knows."""
         whose = self._list(wanted.whose)
@@ -184,6 +196,7 @@ class AlignmentParty:
 
     # The comparison, and the places of the common ids
 
+    @party_step
     def compare(self) -> AlignVerdict:
         """At the comparer: check all lists, count the common ids, and tell all parties if they are enough."""
         self._secret()
@@ -202,6 +215,7 @@ class AlignmentParty:
             self._keep(self._orders[self.place][self._common[self.place]])
         return AlignVerdict(as_tensor(b"".join(line.ljust(VERDICT_BYTES, b"\0") for line in lines), VERDICT_BYTES))
 
+    @party_step
     def hear(self, verdict: AlignVerdict) -> None:
         """Receive the number of common ids from the comparer; before that, no place is opened."""
         self._secret()
@@ -219,6 +233,7 @@ class AlignmentParty:
             raise MessageError(f"'{sender}' counts {count} common ids where a set has {min(self.sizes)}; stop.")
         self.count = count
 
+    @party_step
     def show(self, wanted: WantedPlaces) -> Box:
         """At the comparer: the places of the common ids in a list, for the party that the list came from."""
         whose = self._set(wanted.whose)
@@ -227,6 +242,7 @@ class AlignmentParty:
         raw = self._common[whose].astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
+    @party_step
     def trace(self, box: Box) -> Box:
         """The places of the common ids in another party's list before this party shuffled it."""
         whose = self._set(box.whose)
@@ -235,11 +251,24 @@ class AlignmentParty:
         raw = self._opening(whose, box.sealed).astype("<i8").tobytes()
         return self._boxed(self.terms.before(whose, self.place), raw, PLACES, whose, 0)
 
+    @party_step
     def keep(self, box: Box) -> None:
         """Find this party's own rows of the common ids."""
         if self._set(box.whose) != self.place:
             raise SealError(f"'{self.name}' was told the rows of {self._named(self._set(box.whose))}; stop.")
         self._keep(self._opening(self.place, box.sealed))
+
+    @party_step
+    def spread(self, told: LeftPlaces) -> None:
+        """In a left join, after the proof: note how many rows the owner has, and which of them this party has."""
+        if self.terms.join != "left" or not self.proof or self.total:
+            raise SealError(f"'{self.name}' was told places among the owner's rows, and none are due; stop.")
+        total = number_of(told.total, self.sizes[0] + 1, "the number of the owner's rows")
+        count = (len(self.rows),)
+        places = checked(told.places, torch.int64, count, "the places among the owner's rows").numpy()
+        if total < self.sizes[0]:
+            raise SealError(f"the owner announced {self.sizes[0]} ids and now says {total}; stop.")
+        self.places, self.total = places_in(places.astype("<i8").tobytes(), total, len(self.rows), "the owner"), total
 
     def _keep(self, rows: np.ndarray) -> None:
         """Sort the rows into the order that is the same at all parties."""
@@ -263,6 +292,7 @@ class AlignmentParty:
 
     # Do the orders agree?
 
+    @party_step
     def lock(self) -> Locks:
         """A lock from which only a party with the same rows learns that they are the same."""
         if not len(self.rows):
@@ -273,6 +303,7 @@ class AlignmentParty:
             self._proof = Proof(self.name, self._keys, proved)
         return Locks(_line(self._proof.lock))
 
+    @party_step
     def prove(self, message: Locks) -> Macs:
         """Prove to each other party, under the key of the pair, that this party has the same rows."""
         locks = checked(message.locks, torch.uint8, (len(self.terms.names), POINT_BYTES), "the locks of all parties")
@@ -285,6 +316,7 @@ class AlignmentParty:
         ]
         return Macs(as_tensor(b"".join(mac.ljust(MAC_BYTES, b"\0") for mac in own), MAC_BYTES))
 
+    @party_step
     def verify(self, message: Macs) -> None:
         """Check that all other parties have the same rows in the same order."""
         parties = len(self.terms.names)

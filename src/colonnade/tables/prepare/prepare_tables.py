@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from colonnade.core.schedule import permutation
 from colonnade.core.table import Table, check_federation
 from colonnade.errors import ConfigError, TableError
 from colonnade.tables.prepare.label_column import labels_of
-from colonnade.tables.prepare.preparation import fit
+from colonnade.tables.prepare.preparation import Preparation, fit
 from colonnade.tables.sheets import Sheet
 
 
@@ -27,12 +28,16 @@ def prepare(
     labels: str = "classes",
     most: int | None = None,
     rarest: int = 1,
+    unaligned: bool = False,
 ) -> tuple[list[Table], list[Table]]:
     """Two federations of aligned sheets, to train on and to test on; the owner's table comes first.
 
     ``alignment`` has ``rows``, from each sheet's name to the row numbers that all have in common, in one order; or it
-    is such a mapping itself. Without one, the sheets must have the same ids in the same order. A share ``test`` of the
-    rows is held out; the choice depends only on ``seed`` and their number. With ``test=0`` the second list is empty.
+    is such a mapping itself; a row that a party does not have (``join="left"``) is -1. Without one, the sheets must
+    have the same ids in the same order. A share ``test`` of the rows is held out; the choice depends only on ``seed``
+    and their number. With ``test=0`` the second list is empty.
+
+    ``unaligned`` keeps each party's rows that are not in the federation as ``table.unaligned`` of its training table.
 
     Each party's preparation is learnt from its own training rows and goes with its table as ``table.preparation``:
     ``numbers`` are scaled ("standard" or "quantile"), ``categories`` become "one-hot" or codes to "embed". A column of
@@ -47,7 +52,9 @@ def prepare(
     ids = _same_ids(ordered, [chosen[np.concatenate([train, held_out])] for chosen in rows])
     how: dict[str, Any] = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
     each = [
-        prepare_alone(sheet, chosen, train, held_out, ids, labels if sheet is ordered[0] else None, **how)
+        prepare_alone(
+            sheet, chosen, (train, held_out), ids, labels if sheet is ordered[0] else None, unaligned=unaligned, **how
+        )
         for sheet, chosen in zip(ordered, rows, strict=True)
     ]
     both = [first for first, _ in each], [second for _, second in each]
@@ -59,34 +66,62 @@ def prepare(
 def prepare_alone(
     sheet: Sheet,
     rows: np.ndarray,
-    train: np.ndarray,
-    held: np.ndarray,
+    cut: tuple[np.ndarray, np.ndarray],
     ids: np.ndarray | None = None,
     labels: str | None = None,
+    *,
+    unaligned: bool = False,
     **how: Any,
 ) -> tuple[Table, Table]:
     """One party's tables of its aligned ``rows``, to train on and to test on; the second has at least one row.
 
-    ``train`` and ``held`` are the result of :func:`parts`; ``labels`` is the kind of labels, at the owner.
+    ``cut`` is the result of :func:`parts`; ``labels`` is the kind of labels, at the owner. Rows of -1 are those that
+    the party does not have.
     """
+    train, held = cut
     chosen = rows[np.concatenate([train, held])]
-    known = sheet.ids_at(chosen) if ids is None else ids
-    preparation = fit(sheet, rows[train], **how)
-    columns = preparation.apply(sheet, chosen) if preparation.width else None
+    names = sheet.ids_at(chosen) if ids is None else ids
+    others = np.setdiff1d(np.arange(sheet.rows), rows) if unaligned else np.arange(0)
+    preparation = fit(sheet, np.concatenate([_had(rows[train], sheet), others]), **how)
+    columns = _columns(preparation, sheet, chosen) if preparation.width else None
+    own = preparation.apply(sheet, others) if len(others) and preparation.width else None
     answers = None if labels is None else labels_of(sheet, labels, chosen)
 
     def table(part: slice) -> Table:
         return Table(
-            known[part],
+            names[part],
             None if columns is None else columns[part],
             None if answers is None else answers.values[part],
             name=sheet.name,
             column_names=preparation.column_names,
             classes=() if answers is None else answers.classes,
             preparation=preparation,
+            known=None if columns is None else chosen[part] >= 0,
         )
 
-    return table(slice(0, len(train))), table(slice(len(train), None) if len(held) else slice(0, 1))
+    first = table(slice(0, len(train)))
+    return first if own is None else replace(first, unaligned=own), table(
+        slice(len(train), None) if len(held) else slice(0, 1)
+    )
+
+
+def _had(rows: np.ndarray, sheet: Sheet) -> np.ndarray:
+    """Those of the rows that a party has."""
+    had = rows[rows >= 0]
+    if not len(had):
+        raise TableError(f"'{sheet.name}' has none of the {len(rows)} training rows; hold out fewer, or leave it out.")
+    return had
+
+
+def _columns(preparation: Preparation, sheet: Sheet, rows: np.ndarray) -> np.ndarray:
+    """The prepared columns of the rows, with zeros for those that the party does not have."""
+    known = rows >= 0
+    if known.all():
+        return preparation.apply(sheet, rows)
+    columns = np.zeros((len(rows), preparation.width), np.float32)
+    if known.any():
+        columns[known] = preparation.apply(sheet, rows[known])
+    return columns
 
 
 def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -138,6 +173,8 @@ def _aligned(sheets: Sequence[Sheet], alignment: Any) -> list[np.ndarray]:
     if len(counts) > 1:
         each = ", ".join(f"'{sheet.name}' {len(chosen)}" for sheet, chosen in zip(sheets, aligned, strict=True))
         raise TableError(f"the sheets have different numbers of rows ({each}); align them first.")
+    if (aligned[0] < 0).any():
+        raise TableError(f"'{sheets[0].name}' lacks rows of its own alignment; a federation's rows are the owner's.")
     if counts == {0}:
         raise TableError("the sheets have no row in common; check the id columns and the rule of normalisation.")
     return aligned
@@ -147,6 +184,7 @@ def _same_ids(sheets: Sequence[Sheet], rows: Sequence[np.ndarray]) -> np.ndarray
     """The ids of the aligned rows, one array for all tables."""
     ids = sheets[0].ids_at(rows[0])
     for sheet, chosen in zip(sheets[1:], rows[1:], strict=True):
-        if not np.array_equal(sheet.ids_at(chosen), ids):
+        known = chosen >= 0
+        if known.any() and not np.array_equal(sheet.ids_at(chosen[known]), ids[known]):
             raise TableError(f"the aligned rows of '{sheet.name}' and '{sheets[0].name}' have other ids; align again.")
     return ids

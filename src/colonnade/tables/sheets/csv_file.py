@@ -7,14 +7,18 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ConfigError, TableError
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.limits import check_cells, check_text
 from colonnade.tables.sheets.names import check_names
 
 _BLOCK = 8 << 20  # bytes of text that are parsed at a time
+_FIRST_LINES = 10_000  # the column names are among them
+_OFFSET = 4  # bytes that Arrow needs for a text beside the text itself
 _DELIMITERS = {";": "';'", "\t": "a tab ('\\t')", "|": "'|'", ",": "','"}
 
 
@@ -32,9 +36,12 @@ class CsvFile:
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row."""
-        pa, start, last = arrow(), 0, ""
+        pa, start, text, last = arrow(), 0, 0, ""
         try:
             for batch in self._open(names):
+                text += batch.nbytes - _OFFSET * batch.num_rows * batch.num_columns
+                check_text(self.path, text)
+                check_cells(self.path, start + batch.num_rows, len(self.names))
                 yield start, batch
                 start += batch.num_rows
                 if batch.num_rows and self.names[-1] in names:
@@ -61,10 +68,7 @@ class CsvFile:
         return pc.open_csv(
             str(self.path),
             read_options=pc.ReadOptions(
-                block_size=_BLOCK,
-                column_names=list(self.names),
-                skip_rows=self._header_lines,
-                encoding=self.encoding,
+                block_size=_BLOCK, column_names=list(self.names), skip_rows=self._header_lines, encoding=self.encoding
             ),
             parse_options=pc.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             convert_options=pc.ConvertOptions(
@@ -75,7 +79,7 @@ class CsvFile:
     def _header(self) -> tuple[tuple[str, ...], int]:
         try:
             with self._text() as text:
-                reader = csv.reader(_lines(text), delimiter=self.delimiter)
+                reader = csv.reader(islice(_lines(text), _FIRST_LINES), delimiter=self.delimiter)
                 first = next((row for row in reader if row), None)
                 lines = reader.line_num
         except (UnicodeDecodeError, UnicodeError) as error:
@@ -85,7 +89,8 @@ class CsvFile:
         except (OSError, EOFError, zlib.error, csv.Error) as error:
             raise TableError(f"{self.path} cannot be read ({error}); get the file anew.") from error
         if first is None:
-            raise TableError(f"{self.path} is empty; it needs a line of column names and a line per row.")
+            where = "is empty" if lines < _FIRST_LINES else f"has {lines:,} empty lines on top"
+            raise TableError(f"{self.path} {where}; it needs a line of column names and a line per row.")
         names = tuple(name.strip() or f"column {k + 1}" for k, name in enumerate(first))
         self._check_names(names)
         return names, lines

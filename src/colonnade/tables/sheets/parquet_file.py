@@ -8,9 +8,10 @@ from typing import Any
 
 from colonnade.errors import TableError
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.limits import check_cells
 from colonnade.tables.sheets.names import check_names
+from colonnade.tables.sheets.parquet_limits import rows_at_a_time
 
-_ROWS = 1 << 16  # of a batch
 _BUFFER = 1 << 20  # bytes of a column that are read from the disk at a time
 
 
@@ -22,11 +23,13 @@ class ParquetFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._opened() as file:
-            schema, self._groups = file.schema_arrow, _group_rows(file.metadata)
+            schema, about = file.schema_arrow, file.metadata
+        self._groups = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         self.rows = sum(self._groups)
         check_names(path, self.names)
+        check_cells(path, self.rows, len(self.names))
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row, where any row is wanted."""
@@ -36,10 +39,13 @@ class ParquetFile:
                 if wanted(start, start + rows):
                     at = start
                     try:
-                        for batch in file.iter_batches(_ROWS, row_groups=[group], columns=list(names)):
+                        rows_each = rows_at_a_time(self.path, file, group, names)
+                        for batch in file.iter_batches(rows_each, row_groups=[group], columns=list(names)):
                             yield at, batch
                             at += batch.num_rows
-                    except (pa.ArrowException, OSError) as error:
+                    except TableError:
+                        raise
+                    except (pa.ArrowException, OSError, ValueError) as error:
                         raise self._damaged(error) from error
                 start += rows
 
@@ -60,7 +66,3 @@ class ParquetFile:
                 )
         reason = " ".join(str(error).split())[:160]
         return TableError(f"{self.path} is a damaged Parquet file ({reason}); get it anew.")
-
-
-def _group_rows(metadata: Any) -> list[int]:
-    return [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]

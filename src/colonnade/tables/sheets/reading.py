@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,15 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.tables.sheets.arrow import arrow
 from colonnade.tables.sheets.id_rules import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
 from colonnade.tables.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
+from colonnade.tables.sheets.limits import check_id_length, check_ids
 from colonnade.tables.sheets.names import shown_names
 from colonnade.tables.sheets.paths import File, digest_of, find_files, name_of, open_file
 from colonnade.tables.sheets.sheet import Sheet
 from colonnade.tables.sheets.values import MISSING, Words
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_HASH = 8  # bytes kept for an id beside its text
+_ID_BYTES = 1 << 20  # of ids that are hashed at a time, which takes forty times as many
 _SAMPLE = 1000  # rows of a typed text column that are checked for dates
 
 
@@ -89,7 +92,7 @@ class _Reading:
         self.guesses: dict[str, Guess] = {}
         self.ids: list[Any] = []
         self.sieve: list[np.ndarray] = []
-        self.missing = 0
+        self.missing = self.size = self.taken = 0
 
     def read(self, source: File) -> None:
         """Read one file: all of a CSV, the ids of a Parquet file."""
@@ -97,10 +100,11 @@ class _Reading:
         if source.typed and watched:
             _, first = next(source.batches(watched, lambda *_: True), (0, None))
             self._watch(watched, first and first.slice(0, _SAMPLE), typed=True)
-        rows = 0
+        rows, self.size = 0, self.size + source.path.stat().st_size
         for _, batch in source.batches([self.id] if source.typed else source.names, lambda *_: True):
             rows += batch.num_rows
-            self._keep_ids(batch.column(self.id))
+            for part in _parts(id_texts(batch.column(self.id), self.name, self.id)):
+                self._keep_ids(part)
             if not source.typed:
                 self._watch(watched, batch, typed=False)
         source.rows = rows
@@ -125,9 +129,12 @@ class _Reading:
         refuse_duplicates(texts, sieve, self.name, self.id)
         return texts
 
-    def _keep_ids(self, column: Any) -> None:
+    def _keep_ids(self, raw: Any) -> None:
         pc = arrow("pyarrow.compute")
-        texts = pc.fill_null(normalise(id_texts(column, self.name, self.id), self.rule), "")
+        check_id_length(self.name, self.id, pc.max(pc.binary_length(raw)).as_py() or 0)
+        texts = pc.fill_null(normalise(raw, self.rule), "")
+        self.taken += texts.nbytes + len(texts) * _HASH
+        check_ids(self.name, self.id, self.size, self.taken)
         self.missing += int(pc.sum(pc.equal(pc.utf8_trim_whitespace(texts), ""), min_count=0).as_py())
         if pc.any(pc.match_substring(texts, "\0"), min_count=0).as_py():
             raise TableError(f"the ids of '{self.name}' in column '{self.id}' hold a NUL byte; they are no texts.")
@@ -137,6 +144,12 @@ class _Reading:
     def _watch(self, columns: list[str], batch: Any, typed: bool) -> None:
         for column in columns if batch is not None else ():
             self.guesses.setdefault(column, Guess(self.words, text=typed)).watch(batch.column(column))
+
+
+def _parts(texts: Any) -> Iterator[Any]:
+    """A column of ids in parts of about a megabyte."""
+    rows = max(1, len(texts) * _ID_BYTES // max(texts.nbytes, _ID_BYTES))
+    return (texts.slice(start, rows) for start in range(0, len(texts), rows))
 
 
 def _check_columns(sources: Sequence[File], name: str, id: str, labels: tuple[str, ...], listed: list[str]) -> None:

@@ -1,15 +1,15 @@
-"""A site's end of its link to the owner: it says that it is there, and answers one letter at a time.
+"""A site's end of its connection to the owner: it says that it is there, and answers one request at a time.
 
 Four messages, none of which FLARE answers. Whoever sends one is only who it *says* it is, so every message brings along
 what nobody but its true sender has been told::
 
     knock    to the site    nonce                       a fresh number
     here     to the owner   nonce, key, last, done      the knock's number, and the key of this very process
-    ask      to the site    nonce, key, letter          a fresh number, and the key that the site gave
-    answer   to the owner   nonce, letter               the asking's number
+    ask      to the site    nonce, key, letter          a fresh number, the key that the site gave, the request
+    answer   to the owner   nonce, letter               the request's number, the reply
 
-``last`` and ``done`` are the numbers of the letter that came last and of the one that was answered last. By these the
-owner knows whether a letter was lost on its way, and does not wait for it in vain.
+``last`` and ``done`` are the numbers of the request that came last and of the one that was answered last. By these the
+owner knows whether a request was lost on its way, and does not wait for it in vain.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from colonnade.federation.terms import LIMIT
 
 KNOCK, HERE, ASK, ANSWER = (f"colonnade.{name}" for name in ("knock", "here", "ask", "answer"))
 TO_SITE, TO_OWNER = (KNOCK, ASK), (HERE, ANSWER)
+LETTER = "letter"  # the field of a request, and of a reply; its name is part of the wire
 Fields = dict[str, bytes]
 
 
-class Door:
-    """One process of a site, which serves letters with ``serve``."""
+class SiteConnection:
+    """One process of a site, which serves requests with ``serve``."""
 
     def __init__(self, serve: Callable[[bytes], bytes]) -> None:
         self._serve, self._key, self._busy = serve, os.urandom(16), Lock()
@@ -36,31 +37,31 @@ class Door:
         self._closed = False
 
     def close(self) -> None:
-        """Say nothing more, when the letter at hand is answered: to the owner this site is away from then on."""
+        """Stop answering, after the present request: for the owner this site is absent from then on."""
         with self._busy:
             self._closed = True
 
     def knocked(self, fields: Fields) -> Fields | None:
-        """What to say to a knock; at once, whatever else is being done."""
+        """The answer to a knock, given at once even while a request is served."""
         if self._closed:
             return None
         return {"nonce": fields.get("nonce", b""), "key": self._key, "last": self._last, "done": self._done}
 
     def asked(self, fields: Fields) -> Fields | None:
-        """The answer to a letter, after all before it; none to somebody who does not know the key."""
-        if not hmac.compare_digest(fields.get("key", b""), self._key) or len(fields.get("letter", b"")) > LIMIT:
+        """The reply to a request, after earlier requests; None for a sender that does not know the key."""
+        if not hmac.compare_digest(fields.get("key", b""), self._key) or len(fields.get(LETTER, b"")) > LIMIT:
             return None
         self._last = nonce = fields["nonce"]
         with self._busy:
             if self._closed:
                 return None
-            answer = {"nonce": nonce, "letter": self._serve(fields["letter"])}
+            answer = {"nonce": nonce, LETTER: self._serve(fields[LETTER])}
         self._done = nonce
         return answer
 
 
 def told_of(error: Exception, name: str) -> ColonnadeError:
-    """What the owner is told of an error: a sentence of ours, of any other no more than its kind.
+    """The error that the owner is told: one of ours as it is, and only the type of any other.
 
     The words of an error that nobody expected may hold a value of a row.
     """

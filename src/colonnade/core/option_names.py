@@ -1,0 +1,64 @@
+"""Options that were renamed: the one table of old and new names.
+
+Users may still write an old name, and are warned once. Checkpoints, signed terms and plans keep the old names, so that
+folders and partners of an older version can be read.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NEW_NAMES = {"away": "absent", "when_away": "when_absent"}
+STORED_NAMES = {new: old for old, new in NEW_NAMES.items()}
+
+
+def new_names(options: Mapping[str, Any], where: str, stacklevel: int = 2) -> dict[str, Any]:
+    """What a user wrote, under the new names; an old name is accepted with a warning.
+
+    >>> new_names({"rounds": 3, "when_absent": "skip"}, "[train]")
+    {'rounds': 3, 'when_absent': 'skip'}
+    """
+    old_names = [name for name in options if name in NEW_NAMES and NEW_NAMES[name] not in options]
+    for old in old_names:
+        warnings.warn(
+            f"{old!r} in {where} is called {NEW_NAMES[old]!r} now; write that, for the old name will be removed.",
+            DeprecationWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return {NEW_NAMES[name] if name in old_names else name: value for name, value in options.items()}
+
+
+def from_stored_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a folder or a signed document has, under the new names.
+
+    >>> from_stored_names({"when_away": "skip"})
+    {'when_absent': 'skip'}
+    """
+    return {NEW_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def stored_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options under the names that folders and signed documents have for them.
+
+    >>> stored_names({"when_absent": "skip"})
+    {'when_away': 'skip'}
+    """
+    return {STORED_NAMES.get(name, name): value for name, value in options.items()}
+
+
+def accepts_old_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function of the public surface take its options by their old names too."""
+
+    @functools.wraps(function)
+    def renaming(*args: P.args, **kwargs: P.kwargs) -> R:
+        if NEW_NAMES.keys() & kwargs.keys():
+            return function(*args, **new_names(kwargs, f"{function.__name__}()"))
+        return function(*args, **kwargs)
+
+    return renaming
