@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 import colonnade as cn
+from colonnade.core.task import Classes
+from colonnade.methods.label_codes import labels_received
 from colonnade.wire.party_half import PartyHalf
 
 BATCH, ROUNDS, SEED = 64, 24, 1
@@ -27,6 +29,8 @@ class Curious:
         def spy(half: PartyHalf, wire: Any, kind: Any, form: Any, step: str, turn: cn.Turn, *more: Any) -> Any:
             heard = hear(half, wire, kind, form, step, turn, *more)
             for name, value in zip(heard._fields, heard, strict=True):
+                if name == "y":  # packed
+                    value = labels_received(heard, len(turn.rows), Classes(2)).float()[:, None]
                 if half.name == "lab" and turn.purpose == "train" and value.ndim == 2 and len(value) == len(turn.rows):
                     self.kept.setdefault(name, {})[turn.round] = turn.rows, value.detach().clone()
             return heard
@@ -55,7 +59,8 @@ def _mean_area(
 
 def _area(score: Tensor, y: Tensor) -> float:
     """Which of the two sides is which class the attacker need not know: one diagnosis tells."""
-    above = (score[y == 1].unsqueeze(1) > score[y == 0]).float().mean()
+    gaps = score[y == 1].unsqueeze(1) - score[y == 0]
+    above = (gaps > 0).float().mean() + (gaps == 0).float().mean() / 2
     return float(max(above, 1 - above))
 
 

@@ -22,11 +22,12 @@ from colonnade.run.model import Model
 from colonnade.runtime.plan import Plan
 from colonnade.wire.answer_memory import RECENT
 from colonnade.wire.owner_half import OwnerHalf
+from quick_methods import quick
 
 POLICIES = ["refuse", "zero", "mean", "refit"]
 ALONE = {"local", "apfed", "tvfl"}
 REFITS = {"vimsgd", "vimadmm"}
-CASES: list[Method] = [cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
+CASES: list[Method] = [quick(cls) for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
 CASES += [cn.VAFL(learn_weights=False), cn.FedBCD(combine="sum"), cn.TVFL(fill="none")]
 
 

@@ -19,6 +19,7 @@ from colonnade.runtime.parties import AllParties
 from colonnade.seal.blind import FewBitCode
 from colonnade.seal.seal_end import SealEnd
 from colonnade.wire.owner_half import OwnerHalf
+from quick_methods import quick
 
 ROWS, CLASSES, ROUNDS = 60, 3, 8
 J = cn.VIMADMMJ(lr=0.02, local_steps=4)
@@ -135,7 +136,7 @@ def test_what_is_said_of_sums_is_true(method: Method, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", sorted(cn.methods()))
 def test_methods_that_cannot_be_blinded_say_who_can(name: str) -> None:
-    method = cn.methods()[name]()
+    method = quick(cn.methods()[name])
     if method.only_sums:
         return
     with pytest.raises(SealError, match=rf"{name} .*cannot be blinded; these can: .*fdml.*vimadmm-j"):
@@ -371,7 +372,7 @@ def test_protected_labels_are_not_shown(seal: Any, method: Method, monkeypatch: 
 @pytest.mark.parametrize("seal", [cn.RandomLabels(3.0), cn.LaplaceLabels(3.0)], ids=repr)
 @pytest.mark.parametrize("name", sorted(cn.methods()))
 def test_every_method_learns_from_soft_targets(name: str, seal: Any) -> None:
-    run = train(cn.methods()[name](), seal)
+    run = train(quick(cn.methods()[name]), seal)
     assert np.isfinite(run.history[-1]["train_loss"])
     assert run.evaluate(federation(run.method))["accuracy"] > 0.3
 

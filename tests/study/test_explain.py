@@ -14,11 +14,12 @@ from colonnade.core.method import Method
 from colonnade.errors import ConfigError, SealError, TableError
 from colonnade.study.importance_of_parties import WAYS
 from colonnade.study.noisy_tables import noisy, shuffled
+from quick_methods import quick
 
 ROWS = 200
 VIM = cn.VIMADMM(local_steps=5)
 ALONE = {"local", "apfed", "tvfl"}
-METHODS: list[Method] = [cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
+METHODS: list[Method] = [quick(cls) for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
 
 
 def federation(seed: int = 0, owner: str = "labels", parties: int = 3) -> list[cn.Table]:

@@ -260,6 +260,18 @@ class Method(ABC):
         return None
 
     @property
+    def rehearsed(self) -> Method:
+        """The method with the same messages and less work, for the rehearsal that finds out their form."""
+        return self
+
+    def linear_numbers(self, outputs: int) -> int | None:
+        """How many numbers of a row a party sends that are linear in its columns, if it fits what it sends by itself.
+
+        None for methods whose messages train the network that they pass: the network says what can be told from it.
+        """
+        return None
+
+    @property
     def rare_rounds(self) -> tuple[int, ...]:
         """One round, counted from 0, for each step that the first two rounds do not have.
 

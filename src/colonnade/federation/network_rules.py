@@ -5,7 +5,8 @@ columns has a linear system for the columns; a few known rows give the matrix. A
 can be repeated, and every evaluation is about the same rows under other weights. Under Blind the system is that of the
 sum, for all parties at once. So such a network is refused unless the operator says ``layers = 0``. The same holds for
 methods in which the columns pass no network at all: ``apfed`` with its reconstruction loss sends what is linear in
-them.
+them. A method whose parties fit by themselves what they send has no such network; then only as many
+linear numbers of a row as there are columns are refused.
 
 Hidden layers are counted in the network itself, as it would be built, not by its name: linear layers, and convolutions
 that look at more than one pixel; the last one makes the embedding. Tables of embedded codes are none, since a code can
@@ -39,8 +40,8 @@ class Sketch:
     leaders: Sequence[str] = (OWNER,)
     lacks_rows: bool = False  # between organisations all parties have all rows
 
-    def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int) -> None:
-        self.model, self.shape, self.party = model, shape, party
+    def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int, linear: int | None = None) -> None:
+        self.model, self.shape, self.party, self.linear = model, shape, party, linear
         self.reading: list[nn.Module] = []
 
     def __call__(self, width: int) -> nn.Module:
@@ -68,7 +69,7 @@ def sketch(
     method: Method, model: ModelBuilder, optimizer: OptimizerBuilder, own: Table, member: int, outputs: int
 ) -> Sketch:
     """A party's networks as they would be, if they are not too large for it."""
-    made = Sketch(model, own.shape, member)
+    made = Sketch(model, own.shape, member, method.linear_numbers(outputs))
     before = torch.get_rng_state()
     try:
         with torch.device("meta"):
@@ -107,6 +108,9 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
             f"the plan lets '{name}' send {width} numbers of a row in a round, and it allows {allow.width}; make the "
             "embedding narrower, or raise width in [allow]."
         )
+    if made.linear is not None:
+        _check_linear(made.linear, own, allow)
+        return
     if layers < (allow.layers or 0):
         raise ManifestError(
             f"the plan has a network with {layers} hidden layers for '{name}', and it allows {allow.layers} at least; "
@@ -118,6 +122,16 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
             f"{columns_of(own)} columns: they follow from as many by a linear system, and an owner may ask as often as "
             "it likes; ask for a network with hidden layers (and of apfed for another loss), or write layers = 0 in "
             "[allow]."
+        )
+
+
+def _check_linear(numbers: int, own: Table, allow: AllowSection) -> None:
+    """Refuse as many linear numbers of a row as there are columns; fewer leave the columns open."""
+    if allow.layers is None and numbers >= columns_of(own):
+        raise ManifestError(
+            f"'{own.name}' would send {numbers} numbers of each row that are linear in its {columns_of(own)} columns: "
+            "a few known rows give all others by a linear system; ask for a smaller embedding, or for another learner, "
+            "or write layers = 0 in [allow]."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,7 +44,9 @@ class Linear(Learner):
         if problem.constant:
             base[columns] += 0.0 if problem.classifies else float(problem.y[0])
             return
-        model = self._model(problem.classifies).fit(problem.rows_of(x), problem.y, sample_weight=problem.weights)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a fit that is not quite done is a good one still
+            model = self._model(problem.classifies).fit(problem.rows_of(x), problem.y, sample_weight=problem.weights)
         weights[:, columns] = np.atleast_2d(model.coef_).T
         base[columns] += np.atleast_1d(model.intercept_)
 

@@ -26,7 +26,7 @@ A row that a party does not have, or a party that is absent, is a missing value,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import torch
@@ -36,7 +36,7 @@ from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, T
 from colonnade.core.net import descend
 from colonnade.core.optim import Adam, OptimizerBuilder
 from colonnade.core.task import Task
-from colonnade.errors import ConfigError, MessageError, unknown
+from colonnade.errors import ConfigError, MessageError
 from colonnade.learners import Learner, make_learner
 from colonnade.learners.clusters import clusters_of
 from colonnade.learners.folds import cross_fit, mean_outputs
@@ -67,6 +67,7 @@ class OneShot(Method):
     any_subset: ClassVar[bool] = True
     whole_rounds: ClassVar[bool] = True
     usual_rounds: ClassVar[int | None] = 1
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"learn": WAYS}
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "folds", "epochs")
 
     learn: str = "labels"
@@ -81,8 +82,6 @@ class OneShot(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.learn not in WAYS:
-            raise unknown("way to learn", self.learn, WAYS)
         if not 2 <= self.folds <= 100 or self.epochs > 1000:
             raise ConfigError(
                 f"{self.name}: folds={self.folds}, epochs={self.epochs} are out of range; folds are 2 to 100, epochs "
@@ -100,6 +99,19 @@ class OneShot(Method):
     def most_rounds(self) -> int | None:
         """One, unless scores are refined by gradients of the scores before."""
         return None if self.learn == "gradients" else 1
+
+    @property
+    def rehearsed(self) -> OneShot:
+        """With learners that are quick: what is sent does not depend on them."""
+        return replace(self, learner="linear", top="linear", epochs=1)
+
+    def linear_numbers(self, outputs: int) -> int | None:
+        """Main directions are linear in the columns, and so are the scores of a linear learner."""
+        if self.learn in ("pca", "gradients"):
+            return self.embedding
+        if self.learn == "autoencoder":
+            return None
+        return outputs if self.learner.startswith("linear") else 0
 
     @property
     def party_optimizer(self) -> OptimizerBuilder:
@@ -158,6 +170,11 @@ class OneShot(Method):
         return self._fit(mine, turn, clusters_of(gradient.slope, mine.task.outputs, _seed()))
 
     @party_step
+    def refine(self, mine: Mine, turn: Turn, gradient: Gradient) -> Embedding:
+        """The same in later rounds, where the gradients are those of scores."""
+        return self.cluster(mine, turn, gradient)
+
+    @party_step
     def show(self, mine: Mine, turn: Turn) -> Embedding:
         """The numbers of the turn's rows, as they were learnt; zeros for rows that this party does not have."""
         x = mine.inputs(turn)
@@ -167,7 +184,7 @@ class OneShot(Method):
         elif "directions" in mine.memory:
             h = projected(x, mine.memory["directions"])
         else:
-            h = as_scores(mean_outputs(make_learner(self.learner), mine.memory, x.flatten(1)))
+            h = as_scores(mean_outputs(make_learner(self.learner), mine.memory, x.flatten(1)), mine.task)
         return Embedding(torch.where(mine.known(turn)[:, None], h, 0.0))
 
     def _fit(self, mine: Mine, turn: Turn, y: Tensor) -> Embedding:
@@ -179,7 +196,7 @@ class OneShot(Method):
             more, guessed = sure_rows(learner, fitted.state, own.flatten(1), mine.task)
             whole, labels = torch.cat([x, more]), torch.cat([y, guessed])
             fitted = cross_fit(learner, whole, labels, mine.task, self.folds, seed)
-        mine.memory, scores = fitted.state, as_scores(fitted.outputs[: len(x)])
+        mine.memory, scores = fitted.state, as_scores(fitted.outputs[: len(x)], mine.task)
         h = torch.zeros(len(known), scores.shape[1])
         h[known] = scores
         return Embedding(h)
@@ -203,12 +220,15 @@ class OneShot(Method):
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """What the parties have learnt comes up, and the owner learns from it."""
-        others = [k for k in range(len(parties)) if k not in parties.home]
-        if self.learn == "labels":
+        others = _others(owner, parties)
+        if not others:
+            replies: list[Embedding] = []
+        elif self.learn == "labels":
             replies = parties.ask(self.score, turn, all=labels_to_send(owner, turn), to=others)
         elif self.learn == "gradients":
-            first = parties.ask(self.show if owner.top else self.project, turn, to=others)
-            replies = parties.ask(self.cluster, turn, each=_slopes(owner, first, turn), to=others)
+            before, learn = (self.show, self.refine) if owner.top else (self.project, self.cluster)
+            first = parties.ask(before, turn, to=others)
+            replies = parties.ask(learn, turn, each=_slopes(owner, first, turn), to=others)
         else:
             replies = parties.ask(self.project, turn, to=others)
         x, y = self._inputs(owner, parties, turn, replies), owner.own_labels(turn)
@@ -219,27 +239,36 @@ class OneShot(Method):
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The owner's learner reads its own columns and what the parties show."""
-        others = [k for k in range(len(parties)) if k not in parties.home]
-        x = self._inputs(owner, parties, turn, parties.ask(self.show, turn, to=others) if others else [])
-        return make_learner(self.top).outputs(owner.top, x)
+        others = _others(owner, parties)
+        replies = parties.ask(self.show, turn, to=others) if others else []
+        return make_learner(self.top).outputs(owner.top, self._inputs(owner, parties, turn, replies))
 
     def _inputs(self, owner: Owner, parties: Parties, turn: Turn, replies: list[Embedding]) -> Tensor:
         """The owner's columns and all that came, side by side; NaN for rows that a party does not have."""
-        own = [reply.h for reply in parties.ask(self.columns, turn, to=parties.home)] if parties.home else []
-        others, known = [k for k in range(len(parties)) if k not in parties.home], owner.known(turn)
-        for k, reply in zip(others, replies, strict=True):
-            _check_scores(parties.names[k], reply.h)
-        came = [torch.where(known[k][:, None], reply.h, torch.nan) for k, reply in zip(others, replies, strict=True)]
-        return torch.cat([*own, *came], dim=1).detach()
+        came, known = dict(zip(_others(owner, parties), replies, strict=True)), owner.known(turn)
+        width = as_scores(torch.zeros(1, owner.outputs), owner.task).shape[1]
+        width = width if self.learn in ("labels", "gradients") else self.embedding
+        parts = [reply.h for reply in parties.ask(self.columns, turn, to=parties.home)] if parties.home else []
+        for k in (k for k in range(len(parties)) if k not in parties.home):
+            h = came[k].h if k in came else torch.zeros(len(turn.rows), width)
+            _check_scores(parties.names[k], h)
+            parts.append(torch.where(known[k][:, None], h, torch.nan))
+        return torch.cat(parts, dim=1).detach()
 
 
-def as_scores(o: Tensor) -> Tensor:
+def _others(owner: Owner, parties: Parties) -> list[int]:
+    """The parties to ask: all that are not the owner's own part and not absent."""
+    return [k for k in range(len(parties)) if k not in parties.home and k not in owner.absent]
+
+
+def as_scores(o: Tensor, task: Task) -> Tensor:
     """What is sent of a learner's outputs: of two logits only their difference, and nothing beyond the largest score.
 
-    >>> as_scores(torch.tensor([[1.0, 3.0], [0.0, -20.0]])).tolist()
+    >>> from colonnade.core.task import Classes
+    >>> as_scores(torch.tensor([[1.0, 3.0], [0.0, -20.0]]), Classes(2)).tolist()
     [[2.0], [-8.0]]
     """
-    sent = o[:, 1:] - o[:, :1] if o.shape[1] == 2 else o
+    sent = o[:, 1:] - o[:, :1] if task.name == "classes" and task.outputs == 2 else o
     return sent.clamp(-LARGEST_SCORE, LARGEST_SCORE)
 
 

@@ -100,10 +100,10 @@ def outputs_of(tables: Sequence[Table], task: str) -> int:
 
 def _rehearse_with(rows: int, description: dict[str, Any], plan: Plan, *, quick: bool) -> Schema:
     """The forms of the messages in a rehearsal with so many rows in a batch."""
-    method, rounds = plan.method, rehearsed_rounds(plan.method)
+    method, rounds = plan.method.rehearsed, rehearsed_rounds(plan.method)
     tables = stand_ins(_with_rows(description, max(4 * rows, 2 * description["outputs"])))
     settings = replace(plan.settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
-    model = Model(tables, replace(plan, settings=settings, seal=()))
+    model = Model(tables, replace(plan, method=method, settings=settings, seal=()))
     schema = Schema({})
     parties = _NotingParties(model.parties, schema, quick=quick)
     for number in rounds:
