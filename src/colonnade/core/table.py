@@ -55,6 +55,7 @@ class Table:
     ``columns`` is ``[rows, ...]``: numbers, which become float32, or uint8 pixels. Pixels stay uint8, and a view of the
     array that they were cut from, until a batch is drawn.
     ``preparation`` is how the columns were made from a party's raw ones, if :func:`colonnade.prepare` made them.
+    ``dates`` are the rows' dates at the owner (numpy's ``datetime64``), by which a report shows scores over time.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -74,6 +75,7 @@ class Table:
     classes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = field(default=None, repr=False)
     preparation: Any = field(default=None, repr=False, compare=False)
+    dates: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
@@ -84,6 +86,9 @@ class Table:
         if self.labels is not None:
             put(self, "labels", _labels(self.labels, self.name))
             _same_rows(self.name, "labels", len(self.labels), len(self.ids))
+        if self.dates is not None:
+            put(self, "dates", _dates(self.dates, self.name))
+            _same_rows(self.name, "dates", len(self.dates), len(self.ids))
 
     @property
     def rows(self) -> int:
@@ -132,6 +137,7 @@ class Table:
             ids=self.ids[index.numpy()],
             columns=None if self.columns is None else self.columns[index],
             labels=None if self.labels is None else self.labels[index],
+            dates=None if self.dates is None else self.dates[index.numpy()],
             origin=None,
         )
 
@@ -293,6 +299,16 @@ def _columns(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
             "fill or drop them first."
         )
     return tensor
+
+
+def _dates(dates: Any, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(dates, "datetime64")
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 1 or array.dtype.kind != "M" or np.isnat(array).any():
+        raise TableError(f"the dates of table '{name}' are no dates, or some are missing; give one datetime64 per row.")
+    return array
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

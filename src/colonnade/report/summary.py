@@ -10,8 +10,10 @@ from typing import Any
 
 from colonnade.core.method import Method, methods
 from colonnade.core.task import TASKS
+from colonnade.disk.json_form import first_wrong
 from colonnade.errors import CheckpointError
 from colonnade.run.findings import numbers_in
+from colonnade.run.period_findings import PERIODS
 from colonnade.store import checkpoint
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.wire.ledger import OWNER, Ledger
@@ -73,6 +75,7 @@ class RunView:
         self.clipped: dict[str, float] = summary.get("clipped", {})
         self.missed: dict[str, int] = summary.get("missed", {})
         self.findings: dict[str, Any] = summary.get("findings", {})
+        self.periods: dict[str, Any] = self.findings.get("periods", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 
@@ -87,7 +90,8 @@ class RunView:
         self._check_findings()
 
     def _check_findings(self) -> None:
-        numbers = numbers_in({key: value for key, value in self.findings.items() if key != "part"})
+        self._check_periods()
+        numbers = numbers_in({key: value for key, value in self.findings.items() if key not in ("part", "periods")})
         if not all(math.isfinite(number) for number in numbers):
             raise ValueError("findings are finite")
         classes = self.findings.get("classes", [])
@@ -96,6 +100,13 @@ class RunView:
                 raise ValueError("a map has one class per point")
         if any(len(line) != len(self.findings["confusion"]) for line in self.findings.get("confusion", [])):
             raise ValueError("a confusion matrix is square")
+
+    def _check_periods(self) -> None:
+        wrong = first_wrong(self.periods, PERIODS) if "periods" in self.findings else None
+        numbers = [value for value in numbers_in(self.periods) if isinstance(value, float)]
+        empty = bool(self.periods) and not self.periods.get("lines")
+        if wrong is not None or empty or not all(map(math.isfinite, numbers)):
+            raise ValueError("periods have rows, scores and stability")
 
     @property
     def known_method(self) -> type[Method] | None:
