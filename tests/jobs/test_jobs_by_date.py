@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,31 @@ def test_the_command_says_what_the_parties_learn_and_reports_by_month(folder: Pa
     named = f"bank={folder / 'new.csv'}", f"shop={folder / 'shop.csv'}"
     done = colonnade("predict", folder / "run", *named, "--to", folder / "scores.csv")
     assert done.exit_code == 0 and "rows scored" in done.stdout, "new files need no date"
+
+
+def test_predictions_are_judged_over_time_once_labels_are_known(folder: Path) -> None:
+    done = colonnade("train", folder / "job.toml", "--folder", folder / "run")
+    assert done.exit_code == 0, done.output
+    named = f"bank={folder / 'bank.csv'}", f"shop={folder / 'shop.csv'}", "--to", folder / "scores.csv"
+    done = colonnade("predict", folder / "run", *named, "--over-time", folder / "months.csv")
+    assert done.exit_code == 0, done.output
+    rows = list(csv.DictReader((folder / "months.csv").read_text().splitlines()))
+    assert [row["period"] for row in rows[:2]] == ["2023-01", "2023-02"] and len(rows) == 24
+    assert sum(int(row["rows"]) for row in rows) == 230 and rows[0]["psi"] == "" != rows[1]["psi"]
+    kept = {line["period"]: line for line in read_summary(folder / "run")["findings"]["periods"]["lines"]}
+    for row in rows[17:]:  # the months of the test rows, which the run was evaluated on
+        assert float(row["score"]) == pytest.approx(kept[row["period"]]["score"], abs=1e-4)
+        assert float(row["predicted"]) == pytest.approx(kept[row["period"]]["predicted"], abs=1e-5)
+    (folder / "new.csv").write_text("id,age,called\np001,0.5,2025-01\n")
+    words = f"bank={folder / 'new.csv'}", named[1], "--to", folder / "new-scores.csv", "--over-time", folder / "x.csv"
+    assert "'bank' has no column 'paid' in its new files" in refused(colonnade("predict", folder / "run", *words))
+    (folder / "new.csv").write_text("id,age,called,paid\np001,0.5,soon,yes\n")
+    assert "holds 'soon' in row 1, which is no date" in refused(colonnade("predict", folder / "run", *words))
+    (folder / "new.csv").write_text("id,age,called,paid\np001,0.5,2025-01,perhaps\n")
+    assert "holds 'perhaps', which is none of the classes no, yes" in refused(
+        colonnade("predict", folder / "run", *words)
+    )
+    assert not (folder / "new-scores.csv").exists()
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,17 @@ def test_several_runs_share_the_section(summary: dict[str, Any], tmp_path: Path)
     assert text.count("AUC by month") >= 2 and "By month" in text
 
 
+@pytest.mark.parametrize("where", ["files", "federation"])
+def test_what_the_split_told_the_parties_is_said(where: str, tmp_path: Path) -> None:
+    split = {"column": "called <b>", "after": "2024-06", "missing": "leave out", "feature": False}
+    files = {"parties": [{"name": "bank", "id": "id"}], "align": {}, "prepare": {"split": split}, "digests": {}}
+    data = {"files": files} if where == "files" else {"federation": {"split": split}}
+    _, text = read(write_report([synthetic("run", binary=True, data=data)], tmp_path / "page.html"))
+    assert "whether its date (column called <b>) is 2024-06 or later or is missing, so that" in text
+    _, text = read(write_report([synthetic("run", data={"federation": {"split": None}})], tmp_path / "page.html"))
+    assert "whether its date" not in text
+
+
 def test_runs_without_dates_have_no_such_section(tmp_path: Path) -> None:
     _, text = read(write_report([synthetic("run", binary=True)], tmp_path / "page.html"))
     assert "By month" not in text and "Over time" not in text

@@ -42,6 +42,6 @@ def _edges(reference: Tensor) -> Tensor:
 
 
 def _shares(values: Tensor, edges: Tensor) -> Tensor:
-    counts = torch.bincount(torch.bucketize(values, edges, right=True), minlength=len(edges) + 1)
+    counts = torch.bincount(torch.bucketize(values.contiguous(), edges, right=True), minlength=len(edges) + 1)
     shares: Tensor = counts.double() / len(values)
     return shares.clamp(min=_LEAST)

@@ -110,7 +110,9 @@ class OwnerProcess:
         own, test_rows = prepared(session.sheet, rows, parts, self.terms, kind), len(parts.test)
         session.handshake.prepare(CommonRows(session.aligned.proof, own[0].rows, test_rows, told))
         train, test = ([table, *(session.stand_in(party, table) for party in session.parties)] for table in own)
-        origin = {"federation": {"job": self.terms["job"], "terms": session.handshake.job.hex()}}
+        facts = {"job": self.terms["job"], "terms": session.handshake.job.hex()}
+        split = self.terms["prepare"].get("split")
+        origin = {"federation": facts | ({} if split is None else {"split": split})}
         train[0] = replace(train[0], origin=origin)
         return train, test if test_rows else []
 

@@ -63,6 +63,7 @@ class RunView:
         self.seals: list[dict[str, Any]] = description.get("seal", [])
         self.origin: dict[str, Any] = description["data"] or {}
         self.data: str = _named(self.origin)
+        self.split: dict[str, str] = _split(self.origin)
         self.columns: dict[str, dict[str, Any]] = description.get("columns", {})  # none in older folders
         self.name: str = printable(summary.get("name") or f"{self.method} on {self.data}")
         self.parties: list[str] = summary["parties"]
@@ -216,6 +217,14 @@ def common_accuracy(runs: Sequence[RunView]) -> float | None:
     if len(finals) < len(runs) or len({(run.data, run.measured) for run in runs}) > 1:
         return None
     return math.floor(100 * min(finals) + 1e-4) / 100
+
+
+def _split(data: dict[str, Any]) -> dict[str, str]:
+    """The split by date of the rows, as texts; empty if there is none."""
+    prepare = data.get("files", {}).get("prepare", {})
+    split = prepare.get("split") or data.get("federation", {}).get("split") or {}
+    known = {name: printable(str(split[name])) for name in ("column", "after", "missing") if name in split}
+    return known if {"column", "after"} <= known.keys() else {}
 
 
 def _named(data: dict[str, Any]) -> str:
