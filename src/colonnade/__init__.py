@@ -58,6 +58,7 @@ from colonnade.tables.align.align_sheets import align
 from colonnade.tables.align.alignment import Alignment
 from colonnade.tables.prepare import Preparation
 from colonnade.tables.prepare.prepare_tables import prepare
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet, read
 from colonnade.version import __version__
 
@@ -116,6 +117,7 @@ __all__ = [
     "Table",
     "TableNet",
     "TensorBoard",
+    "TimeSplit",
     "TinyCNN",
     "TopK",
     "Turn",

@@ -50,6 +50,8 @@ def check_who_matters(printed: str, folder: Path) -> None:
 def check_tables(printed: str, folder: Path) -> None:
     assert min(accuracies(printed)) > 0.7 and "job      category" in printed
     assert "refused: " in printed and "2 ids of 'twice'" in printed
+    assert "train to 2024-05 test from 2024-06" in printed
+    assert "<h2>By month</h2>" in (folder / "by-month.html").read_text()
 
 
 def check_alignment(printed: str, folder: Path) -> None:

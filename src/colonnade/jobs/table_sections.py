@@ -4,7 +4,7 @@
 
     [[party]]    name, files, id, label, numbers, categories, ...  as in colonnade.read; the owner's has the label
     [align]      mode, join, minimum, maximum, normalise           as in colonnade.align
-    [prepare]    test, numbers, categories, most, ..., unaligned   as in colonnade.prepare
+    [prepare]    test or split, numbers, categories, ...           as in colonnade.prepare
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from colonnade.tables.align.align_sheets import Alignment, align
 from colonnade.tables.align.align_terms import JOINS, MODES
 from colonnade.tables.prepare.categories import WAYS
 from colonnade.tables.prepare.numbers import SCALES
-from colonnade.tables.prepare.prepare_tables import check_share, prepare
+from colonnade.tables.prepare.prepare_tables import prepare, refuse_both
+from colonnade.tables.prepare.row_parts import check_share
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet
 from colonnade.tables.sheets.id_rules import make_rule
 from colonnade.tables.sheets.reading import read
@@ -66,11 +68,22 @@ class PrepareSection:
     """How to prepare columns; None leaves the choice to :func:`colonnade.prepare`."""
 
     test: float | None = None
+    split: dict[str, Any] | None = None
     numbers: str | None = None
     categories: str | None = None
     most: int | None = None
     rarest: int | None = None
     unaligned: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.split is not None:
+            refuse_both(self.test)
+            object.__setattr__(self, "split", TimeSplit.of(self.split).plain)
+
+    @property
+    def by_date(self) -> TimeSplit | None:
+        """The split by date, if there is one."""
+        return None if self.split is None else TimeSplit.of(self.split)
 
 
 def check_choices(align: AlignSection, prepare: PrepareSection) -> None:
@@ -115,7 +128,10 @@ class Files:
     def read(self, files: Mapping[str, Sequence[str]] | None = None) -> list[Sheet]:
         """Every party's sheet; with ``files`` the sheets of those new files, of their parties only."""
         if files is None:
-            return [self._sheet(party, self._paths(party.files)) for party in self.parties]
+            sheets = [self._sheet(party, self._paths(party.files)) for party in self.parties]
+            if self.prepare.by_date is not None:
+                self.prepare.by_date.check(sheets[0], sheets[1:])
+            return sheets
         for name in files:
             if name not in [party.name for party in self.parties]:
                 raise ConfigError(f"there is no party '{name}'; there are {', '.join(p.name for p in self.parties)}.")
