@@ -18,6 +18,8 @@ from colonnade.core.table import Scale, Table
 from colonnade.data import datasets, load
 from colonnade.data.sharing import share
 from colonnade.data.split import split
+from colonnade.description.describe_tables import describe
+from colonnade.description.results import Description
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
@@ -85,6 +87,7 @@ __all__ = [
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
+    "Description",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
@@ -121,6 +124,7 @@ __all__ = [
     "__version__",
     "align",
     "datasets",
+    "describe",
     "distil",
     "embedding_map",
     "importance",
