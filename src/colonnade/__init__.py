@@ -19,7 +19,7 @@ from colonnade.data import datasets, load
 from colonnade.data.sharing import share
 from colonnade.data.split import split
 from colonnade.description.describe_tables import describe
-from colonnade.description.results import Description
+from colonnade.description.description_result import Description
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from colonnade.cli.align_command import aligning, who_learns_of
 from colonnade.cli.app import Json, app, clean, echo, out, print_json
-from colonnade.description.results import Description
+from colonnade.description.description_result import Description
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.jobs.job_file import Job, read_job
 from colonnade.jobs.run_job import Gathered, describe_job, gather

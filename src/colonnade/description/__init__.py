@@ -7,7 +7,7 @@
     describe_party.py  <── describe_steps.py, describe_messages.py ──>  describe_owner.py
     adds up encrypted labels per bin                                    encrypts labels, opens the sums
                                                                       |
-    label_targets.py: labels as whole numbers        column_figures.py: WoE, IV, correlation ── results.py: Description
+    label_targets.py: labels as whole numbers        column_figures.py: WoE, IV, correlation ── description_result.py
 
 The function :func:`colonnade.describe` in ``describe_tables.py`` puts them together.
 """

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from colonnade.description.own_columns import LEVELS
+from colonnade.description.own_columns import FINE
 from colonnade.disk.json_form import COUNT, NUMBER, TEXT, first_wrong
 from colonnade.errors import MessageError, printable
 
 CHUNK = 16_384
 """The number of rows in one message: about a megabyte."""
 MOST_COLUMNS, MOST_BINS = 20_000, 102  # as many bins as a party may ask for, and two for missing and other values
-SQUARES = (LEVELS + 0.51) ** 2  # the largest mean square of a column's levels: rounding adds half a level at most
+SQUARES = (FINE + 0.51) ** 2  # the largest mean square of a column's levels: rounding adds half a level at most
 _LARGEST_FACTS = 16 << 20
 _LONGEST_NAME = 100
 

@@ -30,14 +30,14 @@ from colonnade.description.describe_messages import (
     facts_tensor,
 )
 from colonnade.description.label_targets import MOST_TARGETS, NARROW, STEPS, WIDE
-from colonnade.description.own_columns import LEVELS, OwnColumn, PartyRules, own_columns, stability
+from colonnade.description.own_columns import FINE, LEVELS, OwnColumn, PartyRules, own_columns, stability
 from colonnade.errors import MessageError, SealError
 from colonnade.seal import accountant
 from colonnade.seal.elgamal import POINT_BYTES, EncryptedRows, Points, added, check_key, refreshed, weighted
 from colonnade.seal.noise import NoiseSource
 
 _PRODUCT = LEVELS * NARROW  # the largest level if noise must cover it
-_SPAN = 4 * LEVELS * WIDE  # more levels than a column has
+_SPAN = 4 * FINE * WIDE  # more levels than a column has
 
 
 class DescribeParty:
@@ -161,7 +161,7 @@ def noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """The least deviation, over the sensitivity, with which this many Gaussian releases cost at most epsilon.
 
     >>> round(noise_multiplier(1.0, 1e-5, 1), 2)
-    4.06
+    4.05
     """
     low, high = 1e-3, 1e7
     for _ in range(100):

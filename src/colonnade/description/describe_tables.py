@@ -18,9 +18,9 @@ from colonnade.description.column_figures import ColumnFigures, figures
 from colonnade.description.describe_messages import ToldFacts
 from colonnade.description.describe_owner import DescribeOwner, OpenedColumn, own_result
 from colonnade.description.describe_party import DescribeParty
+from colonnade.description.description_result import Description
 from colonnade.description.label_targets import LabelTargets, label_targets
 from colonnade.description.own_columns import NAMES, PartyRules, own_columns
-from colonnade.description.results import Description
 from colonnade.errors import ConfigError, TableError, unknown
 from colonnade.runtime.group import Group
 from colonnade.runtime.setup import local_parties
@@ -95,7 +95,7 @@ def describe(
     >>> found = cn.describe([owner, shop])
     >>> visits = found.column("shop", "visits")
     >>> round(visits.iv, 2), round(visits.correlation, 2), [one.positives for one in visits.bins]
-    (1.54, 0.33, [0, 20, 20, 20, 40])
+    (1.49, 0.34, [0, 20, 20, 20, 20, 20])
     """
     check_federation(tables)
     if runtime not in RUNTIMES:

@@ -15,6 +15,8 @@ from colonnade.errors import ConfigError, TableError, unknown
 
 Array = np.ndarray
 LEVELS = 16  # of one deviation of a column
+FINE = 128  # the same if the column has few values: their rounding does not average out
+_FEW = 64  # values
 MOST_BINS = 100
 NAMES = {"shown": "bins by their limits or texts", "numbered": "bins by number, without limits and texts"}
 
@@ -49,7 +51,7 @@ class OwnColumn:
     codes: Array
     missing: int
     levels: Array | None = None
-    """Of numbers: the distance from the mean in 16ths of a deviation, for the correlation; 0 for missing values."""
+    """Of numbers: the distance from the mean in parts of a deviation, for the correlation; 0 for missing values."""
     later: Array | None = None
     """How many rows of the later table are in each bin; behind them, how many hold values that were never seen."""
 
@@ -104,23 +106,23 @@ def _after(table: Table, later: Table | None, before: list[RawColumn]) -> dict[s
 
 def _own(column: RawColumn, bins: ColumnBins, after: RawColumn | None, rules: PartyRules) -> OwnColumn:
     titles = bins.titles if rules.names == "shown" else tuple(f"bin {k + 1}" for k in range(len(bins.titles)))
-    cut = WIDE if rules.epsilon is None else NARROW
     later = None
     if after is not None:
         codes = bins.codes(after)
         later = np.bincount(np.where(codes < 0, len(titles), codes), minlength=len(titles) + 1)
-    levels = _levels(column.values, cut) if column.is_number else None
+    levels = _levels(column.values, noisy=rules.epsilon is not None) if column.is_number else None
     return OwnColumn(column.name, titles, bins.codes(column), int(column.missing.sum()), levels, later)
 
 
-def _levels(values: Array, cut: int) -> Array | None:
-    """Standardised numbers in whole levels, cut at ``cut`` deviations; None if they are all the same."""
+def _levels(values: Array, *, noisy: bool) -> Array | None:
+    """Standardised numbers in whole levels, cut at so many deviations; None if they are all the same."""
     present = values[~np.isnan(values)]
     centred = np.nan_to_num(values - present.mean())  # a missing value stands at the mean
     deviation = centred.std()
     if not deviation > 0:
         return None
-    levels: Array = np.round(LEVELS * np.clip(centred / deviation, -cut, cut)).astype(np.int64)
+    cut, parts = (NARROW, LEVELS) if noisy else (WIDE, FINE if len(np.unique(present)) <= _FEW else LEVELS)
+    levels: Array = np.round(parts * np.clip(centred / deviation, -cut, cut)).astype(np.int64)
     return levels
 
 

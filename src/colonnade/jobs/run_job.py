@@ -13,7 +13,7 @@ from colonnade.core.settings import complete
 from colonnade.core.table import Table, parties_of
 from colonnade.data import load
 from colonnade.description.describe_tables import describe
-from colonnade.description.results import Description
+from colonnade.description.description_result import Description
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.jobs.job_file import Builders, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from colonnade.description.column_figures import ColumnFigures
-from colonnade.description.results import Description
+from colonnade.description.description_result import Description
 from colonnade.report.html_table import Cell, table
 from colonnade.report.page import document
 from colonnade.report.words import size
