@@ -1,9 +1,8 @@
-"""``cn.read``: from files to a sheet. A CSV file is read once completely; of a Parquet file only the ids are read."""
+"""``cn.read``: from files to a sheet. A CSV file is read once completely; of typed sources only the ids are read."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +14,15 @@ from colonnade.tables.sheets.arrow import arrow
 from colonnade.tables.sheets.id_rules import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
 from colonnade.tables.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
 from colonnade.tables.sheets.names import shown_names
-from colonnade.tables.sheets.paths import File, digest_of, find_files, name_of, open_file
+from colonnade.tables.sheets.paths import File, digest_of, find_sources, name_of, open_source
 from colonnade.tables.sheets.sheet import Sheet
 from colonnade.tables.sheets.values import MISSING, Words
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _SAMPLE = 1000  # rows of a typed text column that are checked for dates
 
 
 def read(
-    files: Paths,
+    files: Any,
     *,
     id: str,
     label: str | Sequence[str] | None = None,
@@ -38,7 +36,10 @@ def read(
     missing: Sequence[str] = MISSING,
     normalise: str | Sequence[str] = RULE,
 ) -> Sheet:
-    r"""One organisation's files as a sheet: CSV (plain or ``.gz``) or Parquet, one or many with the same columns.
+    r"""One organisation's files as a sheet: CSV (plain or ``.gz``), Parquet, Arrow, one or many with the same columns.
+
+    A source may also be a table or a query of a DuckDB database (``"duckdb:shop.duckdb?table=customers"``,
+    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a ``pyarrow.Table`` or ``RecordBatchReader`` in memory.
 
     ``id`` is the column that identifies the person of a row; its values are compared as texts under the rule
     ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.
@@ -52,15 +53,15 @@ def read(
     >>> sheet.name, sheet.ids.tolist(), sheet.kinds
     ('bank', ['ann', 'bob'], {'age': 'number', 'job': 'category'})
     """
-    rule, paths = make_rule(normalise), find_files(files)
+    rule, found = make_rule(normalise), find_sources(files)
     labels = (label,) if isinstance(label, str) else tuple(label or ())
     lists = [_names(numbers, "numbers"), _names(categories, "categories"), _names(leave_out, "leave_out")]
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
     if delimiter:
         _one_sign(delimiter, "delimiter")
-    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first, because it finds most problems
-    digest = digest_of(paths)
-    sheet_name = name_of(paths) if name is None else name
+    sources = tuple(open_source(one, delimiter, encoding, id) for one in found)  # first: it finds most problems
+    digest = digest_of(sources)
+    sheet_name = name_of([source.path for source in sources]) if name is None else name
     _check_columns(sources, sheet_name, id, labels, [column for columns in lists for column in columns])
     stated = listed_kinds(*lists)
     features = [column for column in sources[0].names if column != id and column not in labels]
