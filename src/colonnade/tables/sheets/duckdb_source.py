@@ -93,7 +93,7 @@ class DuckSource:
 
     @contextmanager
     def _reader(self, columns: str, rest: str) -> Iterator[Any]:
-        """A reader of some columns, closed at the end: one left open lets DuckDB 2.0 wait for ever at the next connect."""
+        """A reader of some columns, closed at the end: DuckDB 2.0 opens no database again while a reader is open."""
         duckdb = _duckdb()
         what = self.address.what
         source = f"({what}\n)" if self.address.kind == "query" else ".".join(map(_quoted, what.split(".")))
