@@ -14,11 +14,11 @@ JOB = """
 [data]
 load = "breast_cancer"
 parties = 3
-rows = 200
+rows = 120
 
 [describe]
 bins = 4
-minimum = 30
+minimum = 20
 """
 
 
@@ -43,13 +43,13 @@ def test_describe_shows_columns_bins_and_what_was_told(job):
     columns = list(csv.DictReader((job.parent / "tables" / "columns.csv").read_text().splitlines()))
     bins = list(csv.DictReader((job.parent / "tables" / "bins.csv").read_text().splitlines()))
     assert {row["party"] for row in columns} == {"party 1", "party 2", "party 3"}
-    assert min(int(row["rows"]) for row in bins) >= 30
+    assert min(int(row["rows"]) for row in bins) >= 20
 
 
 def test_describe_for_machines(job):
     job.write_text(JOB + 'names = {"party 2" = "numbered"}\nepsilon = {"party 3" = 5.0}\n')
     found = json.loads(colonnade("describe", job, "--json").stdout)
-    assert found["minimum"] == {f"party {k}": 30 for k in (1, 2, 3)}
+    assert found["minimum"] == {f"party {k}": 20 for k in (1, 2, 3)}
     assert found["sigma"]["party 1"] == 0 < found["sigma"]["party 3"]
     titles = {column["party"]: column["bins"][0]["title"] for column in found["columns"]}
     assert titles["party 2"] == "bin 1" and titles["party 1"].startswith("<= ")
@@ -62,13 +62,13 @@ def test_describe_for_machines(job):
         ("bins = 1", "bins=1 is out of range"),
         ('bins = "ten"', "bins = 'ten' in [describe] is not a whole number."),
         ("bin = 4", "unknown key of [describe] 'bin'; did you mean 'bins'?"),
-        ("minimum = 150", "has two bins of at least 150 rows"),
+        ("minimum = 80", "has two bins of at least 80 rows"),
         ('names = "none"', "unknown way to name bins 'none'"),
         ('epsilon = {"party 9" = 1.0}', "epsilon= names 'party 9', which is no party"),
     ],
 )
 def test_bad_sections_are_told_in_one_sentence(job, text, told):
-    job.write_text(JOB.replace("bins = 4\nminimum = 30", text))
+    job.write_text(JOB.replace("bins = 4\nminimum = 20", text))
     result = colonnade("describe", job)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -76,5 +76,5 @@ def test_bad_sections_are_told_in_one_sentence(job, text, told):
 
 
 def test_a_section_that_is_none(job):
-    job.write_text("describe = 3\n" + JOB.replace("[describe]\nbins = 4\nminimum = 30\n", ""))
+    job.write_text("describe = 3\n" + JOB.replace("[describe]\nbins = 4\nminimum = 20\n", ""))
     assert "describe = 3 is not a section" in colonnade("describe", job).stderr

@@ -1,8 +1,9 @@
 """Bins that a party makes of a column of its own: each has at least ``minimum`` rows.
 
-Numbers are cut at quantiles. A bin of too few rows joins its smaller neighbour. Categories of too few rows share the
-bin "other"; if that has too few rows itself, it joins the smallest of all. Missing values are a bin of their own; too
-few of them are "other" among categories, and among numbers stand where the median is, as in a preparation.
+Numbers are cut at quantiles. A bin of too few rows joins its smaller neighbour. Categories of too few rows, and all but
+the 100 most frequent, share the bin "other"; if that has too few rows itself, it joins the smallest of all. Missing
+values are a bin of their own; too few of them are "other" among categories, and among numbers stand where the median
+is, as in a preparation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from colonnade.description.raw_columns import RawColumn
 
 Array = np.ndarray
-_MISSING = "missing"
+MOST_CATEGORIES = 100
+_MISSING, _OTHER = "missing", "other"
 
 
 class Fine(NamedTuple):
@@ -49,6 +51,12 @@ class ColumnBins:
     """The bin of each fine bin; -1 for a fine bin that no row was in."""
     titles: tuple[str, ...]
 
+    @property
+    def of_missing(self) -> int | None:
+        """The bin that has missing values and no others, if there is one."""
+        last = int(self.place[-1])
+        return last if last >= 0 and int((self.place == last).sum()) == 1 else None
+
     def codes(self, column: RawColumn) -> Array:
         """Each row's bin, also of another table; -1 for values that were never seen."""
         return np.asarray(self.place[self.fine.codes(column)])
@@ -81,7 +89,8 @@ def _cuts(values: Array, bins: int) -> Array:
 
 
 def _texts(values: Array) -> tuple[str, ...]:
-    return tuple(sorted({text for text in values if text is not None}))
+    """The different texts but for "other", which a preparation writes for rare ones and which is a bin anyway."""
+    return tuple(sorted({text for text in values if text is not None} - {_OTHER}))
 
 
 def _number_bins(fine: Fine, counts: Array, minimum: int) -> ColumnBins:
@@ -123,8 +132,9 @@ def _interval(cuts: Array, group: list[int]) -> str:
 
 
 def _category_bins(fine: Fine, counts: Array, minimum: int) -> ColumnBins:
-    named = [*fine.texts, "other", _MISSING]
-    own = [k for k in range(len(counts)) if counts[k] >= minimum and k != len(fine.texts)]
+    named = [*fine.texts, _OTHER, _MISSING]
+    enough = [k for k in range(len(counts)) if counts[k] >= minimum and k != len(fine.texts)]
+    own = sorted(sorted(enough, key=lambda k: -counts[k])[:MOST_CATEGORIES])
     rest = int(counts.sum() - counts[own].sum())
     titles = [named[k] for k in own]
     place = np.full(len(counts), -1)
@@ -134,5 +144,5 @@ def _category_bins(fine: Fine, counts: Array, minimum: int) -> ColumnBins:
         joins = bool(own) and rest < minimum
         place[place < 0] = least if joins else len(own)
         titles = [f"{title} or other" if joins and k == least else title for k, title in enumerate(titles)]
-        titles += [] if joins else ["other"]
+        titles += [] if joins else [_OTHER]
     return ColumnBins(fine, place, tuple(titles))

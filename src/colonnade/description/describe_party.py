@@ -140,13 +140,10 @@ class DescribeParty:
         )
 
     def _missing(self, column: OwnColumn, told: np.ndarray, noisy: bool) -> float | None:
-        """The share of missing values; None if there are some, but too few to be told, or if noise must cover them."""
-        if 0 < column.missing < self.rules.minimum:
-            return None
-        if noisy:  # the noise on the counts covers those of the last bin, if that is the bin of missing values
-            has_bin = column.missing and column.missing == column.counts[-1]
-            return min(float(told[-1]) / self.rows, 1.0) if has_bin else None
-        return column.missing / self.rows
+        """The share of missing values; None if they are too few to be told, or if noise would have to cover them."""
+        if noisy:  # their bin's count has noise already
+            return None if column.missing_bin is None else min(float(told[column.missing_bin]) / self.rows, 1.0)
+        return None if 0 < column.missing < self.rules.minimum else column.missing / self.rows
 
     def _sigma(self, numbers: int) -> float:
         """The deviation of the noise on a count, so that all that leaves together costs the party's epsilon."""

@@ -95,7 +95,7 @@ def describe(
     >>> found = cn.describe([owner, shop])
     >>> visits = found.column("shop", "visits")
     >>> round(visits.iv, 2), round(visits.correlation, 2), [one.positives for one in visits.bins]
-    (1.49, 0.34, [0, 20, 20, 20, 20, 20])
+    (1.49, 0.33, [0, 20, 20, 20, 20, 20])
     """
     check_federation(tables)
     if runtime not in RUNTIMES:

@@ -50,6 +50,8 @@ class OwnColumn:
     titles: tuple[str, ...]
     codes: Array
     missing: int
+    missing_bin: int | None = None
+    """The bin of missing values, if they have one."""
     levels: Array | None = None
     """Of numbers: the distance from the mean in parts of a deviation, for the correlation; 0 for missing values."""
     later: Array | None = None
@@ -111,7 +113,8 @@ def _own(column: RawColumn, bins: ColumnBins, after: RawColumn | None, rules: Pa
         codes = bins.codes(after)
         later = np.bincount(np.where(codes < 0, len(titles), codes), minlength=len(titles) + 1)
     levels = _levels(column.values, noisy=rules.epsilon is not None) if column.is_number else None
-    return OwnColumn(column.name, titles, bins.codes(column), int(column.missing.sum()), levels, later)
+    missing = int(column.missing.sum())
+    return OwnColumn(column.name, titles, bins.codes(column), missing, bins.of_missing, levels, later)
 
 
 def _levels(values: Array, *, noisy: bool) -> Array | None:
