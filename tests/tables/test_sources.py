@@ -178,8 +178,8 @@ def test_a_table_or_a_query_is_read_as_csv_is(what, database, table, tmp_path):
     assert sheet.name == "shop" and sheet.rows == ROWS
     assert sheet.ids.tolist() == table["who"].to_pylist(), "in the order of the ids, whatever the table's is"
     if "REPLACE" not in what:
-        columns = prepared(sheet)
-        assert np.array_equal(columns[:, : as_csv(table, tmp_path).shape[1]], as_csv(table, tmp_path))
+        same = as_csv(table, tmp_path)
+        assert np.array_equal(prepared(sheet)[:, : same.shape[1]], same)
     sheet.check_unchanged()
 
 

@@ -109,7 +109,7 @@ class DescribeParty:
         bins, numbers = sum(len(c.titles) for c in columns), sum(c.levels is not None for c in columns)
         sigma = self._sigma(numbers)
         _, bound, _ = self._sizes
-        digest = hashlib.sha256(encrypted.tobytes()).digest()  # other labels, other noise: they never cancel out
+        digest = self._digest(encrypted)
 
         def drawn(what: str, shape: tuple[int, ...], scale: float) -> np.ndarray:
             if not sigma:
@@ -126,6 +126,14 @@ class DescribeParty:
             at = until
         facts = ToldFacts(self.rules.minimum, sigma, self.own.notes, tuple(told))
         return facts, (drawn("sums", (bins, targets), bound), drawn("products", (numbers, targets), bound * _PRODUCT))
+
+    def _digest(self, encrypted: np.ndarray) -> bytes:
+        """A digest of the labels as they came and of the party's own rows: if any is another, so is all noise."""
+        digest = hashlib.sha256(encrypted.tobytes())
+        for column in self.own.columns:
+            for part in (column.codes, column.levels, column.later):
+                digest.update(b"" if part is None else part.tobytes())
+        return digest.digest()
 
     def _told(self, column: OwnColumn, counts: np.ndarray, later: np.ndarray, *, noisy: bool) -> ToldColumn:
         told = np.maximum(column.counts + counts, 1)
