@@ -18,6 +18,8 @@ from colonnade.core.table import Scale, Table, common_rows
 from colonnade.data import datasets, load
 from colonnade.data.sharing import share
 from colonnade.data.split import split
+from colonnade.description.describe_tables import describe
+from colonnade.description.description_result import Description
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
@@ -88,6 +90,7 @@ __all__ = [
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
+    "Description",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
@@ -126,6 +129,7 @@ __all__ = [
     "align",
     "common_rows",
     "datasets",
+    "describe",
     "distil",
     "embedding_map",
     "importance",

@@ -42,6 +42,10 @@ def check_selection(printed: str, folder: Path) -> None:
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
 
 
+def check_description(printed: str, folder: Path) -> None:
+    assert "nobody else can open one" in printed and "WoE +" in printed and "'bin 1'" in printed
+
+
 def check_who_matters(printed: str, folder: Path) -> None:
     assert "importance by permutation" in printed and "importance by run.importance() of 4 runs" in printed
     assert (folder / "runs" / "rho.csv").exists()
@@ -97,6 +101,7 @@ CHECKS: dict[str, Callable[[str, Path], None]] = {
     "seals.md": check_seals,
     "apfed.md": check_apfed,
     "selection.md": check_selection,
+    "describe.md": check_description,
     "tables.md": check_tables,
     "align.md": check_alignment,
     "tasks.md": check_tasks,

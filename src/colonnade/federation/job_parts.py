@@ -29,6 +29,7 @@ from colonnade.tables.prepare.preparation import Preparation
 from colonnade.tables.prepare.prepare_tables import prepare_alone
 from colonnade.tables.prepare.row_parts import SHARE, RowParts, random_parts
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.duckdb_source import placed
 from colonnade.tables.sheets.reading import read
 from colonnade.wire.ledger import OWNER
 
@@ -45,7 +46,7 @@ def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
     own = asdict(party)
     files = own.pop("files")
     given = {key: value for key, value in own.items() if value is not None}
-    paths = [str(beside / file) for file in ([files] if isinstance(files, str) else files)]
+    paths = [placed(file, beside) for file in ([files] if isinstance(files, str) else files)]
     return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
 
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from colonnade.tables.prepare.prepare_tables import prepare, refuse_both
 from colonnade.tables.prepare.row_parts import check_share
 from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.duckdb_source import placed
 from colonnade.tables.sheets.id_rules import make_rule
 from colonnade.tables.sheets.reading import read
 
@@ -147,7 +147,7 @@ class Files:
 
     def _paths(self, files: str | list[str]) -> list[str]:
         each = [files] if isinstance(files, str) else files
-        return [str(self.beside / os.path.expandvars(os.path.expanduser(path))) for path in each]
+        return [placed(path, self.beside) for path in each]
 
     def aligned(self, sheets: Sequence[Sheet], seed: int, on_progress: Progress | None = None) -> Alignment:
         """The sheets' common rows."""

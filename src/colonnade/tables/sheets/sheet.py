@@ -81,7 +81,7 @@ class Sheet:
 
     def check_unchanged(self) -> None:
         """Refuse to go on if the files have changed since they were read."""
-        now = digest_of(self.files)
+        now = digest_of(self.sources)
         if now != self.digest:
             raise TableError(
                 f"the files of '{self.name}' have changed since they were read (SHA-256 {now[:12]}..., it was "
