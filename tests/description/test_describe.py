@@ -335,6 +335,7 @@ def test_bad_options_are_told_in_one_sentence(options, told):
             {"bank": {"labels": np.arange(60) / 7, "ids": range(60)}, "shop": {"columns": np.ones((60, 2, 2))}},
             "pictures",
         ),
+        ({"shop": {"known": np.arange(60) > 2}}, r"describe the common ones: cn\.common_rows"),
     ],
 )
 def test_bad_tables_are_told_in_one_sentence(changed, told):

@@ -98,16 +98,14 @@ def describe(
     (1.49, 0.33, [0, 20, 20, 20, 20, 20])
     """
     check_federation(tables)
-    if is_partial(tables):
-        raise TableError(
-            "some party does not know all rows, and a description needs them; give cn.common_rows(tables)."
-        )
     if runtime not in RUNTIMES:
         raise unknown("runtime of a description", runtime, RUNTIMES)
     check_elgamal()
     rules = _rules(tables, {"minimum": minimum, "names": names, "epsilon": epsilon}, bins, delta)
     targets = label_targets(tables[0], task, noisy=any(own.epsilon is not None for own in rules.values()))
     after, began = _after(tables, later), time.process_time()
+    if is_partial([*tables, *filter(None, after)]):
+        raise TableError("some parties do not know all rows; describe the common ones: cn.common_rows(tables).")
     half = OwnerHalf(Ends())
     results: list[tuple[str, Told]] = []
     if tables[0].columns is not None:

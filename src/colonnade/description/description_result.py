@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.description.column_figures import BinFigures, ColumnFigures
+from colonnade.disk.csv_text import csv_text
 from colonnade.errors import ConfigError
 from colonnade.wire.ledger import Ledger
 
@@ -60,16 +59,14 @@ class Description:
         """A table as CSV text: one line per "columns", or one per bin of every column ("bins")."""
         if table not in ("columns", "bins"):
             raise ConfigError(f"table={table!r} is unknown; give 'columns' or 'bins'.")
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(_COLUMN_FIELDS if table == "columns" else [*_COLUMN_FIELDS[:4], *_BIN_FIELDS])
-        for column in self.columns:
-            if table == "columns":
-                writer.writerow([getattr(column, name) for name in _COLUMN_FIELDS])
-            else:
-                first = [getattr(column, name) for name in _COLUMN_FIELDS[:4]]
-                writer.writerows([*first, *_plain(one).values()] for one in column.bins)
-        return out.getvalue()
+        if table == "columns":
+            return csv_text(
+                _COLUMN_FIELDS, ([getattr(column, name) for name in _COLUMN_FIELDS] for column in self.columns)
+            )
+        whose = _COLUMN_FIELDS[:4]
+        bins = [(column, one) for column in self.columns for one in column.bins]
+        rows = ([*(getattr(column, name) for name in whose), *_plain(one).values()] for column, one in bins)
+        return csv_text([*whose, *_BIN_FIELDS], rows)
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain data."""

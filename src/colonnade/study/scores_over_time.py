@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.task import TASKS
+from colonnade.disk.csv_text import csv_text
 from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError, TableError
 from colonnade.run.period_findings import Judged, by_period
@@ -65,9 +64,5 @@ def scores_over_time(scores: Scores, owner: Sheet, split: TimeSplit) -> list[dic
 
 def write_over_time(lines: list[dict[str, Any]], path: Path) -> Path:
     """Write the periods as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEAD)
-    writer.writerows([["" if line[name] is None else line[name] for name in HEAD] for line in lines])
-    write_text(path, out.getvalue())
+    write_text(path, csv_text(HEAD, ([line[name] for name in HEAD] for line in lines)))
     return path
