@@ -41,6 +41,7 @@ class Data(NamedTuple):
     label: str
     parties: dict[str, Party]
     id: str = ""  # the file's own id column; without one, people get e-mail addresses
+    called: str = ""  # a column of months with their year, made of the order of the rows and the column `month`
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -52,6 +53,8 @@ def _numbered(name: str, numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 SEMICOLONS = {"sep": ";"}
+MONTHS = _words("jan feb mar apr may jun jul aug sep oct nov dec")
+FIRST_YEAR = 2008  # of bank marketing, which goes from May 2008 to November 2010
 DATA = {
     "credit": Data(
         "credit_default.csv.gz",
@@ -72,7 +75,7 @@ DATA = {
         "bank_marketing_additional.csv.gz",
         "y",
         {
-            "bank": Party("mail", _words("age job marital education default housing loan"), ("bank.csv",)),
+            "bank": Party("mail", _words("age job marital education default housing loan called"), ("bank.csv",)),
             "campaign": Party(
                 "e-mail",
                 _words("contact month day_of_week campaign pdays previous poutcome"),
@@ -86,6 +89,7 @@ DATA = {
                 {"sep": ";", "decimal": ","},
             ),
         },
+        called="called",
     ),
     "adult": Data(
         "adult.csv.gz",
@@ -138,7 +142,23 @@ def people(data: Data, path: Path) -> Any:
     """The whole table with a text ``id`` for every row."""
     table = pd.read_csv(path, keep_default_na=False)
     ids = table[data.id].astype(str) if data.id else [f"person{k:05d}@example.org" for k in range(len(table))]
+    if data.called:
+        table = table.assign(**{data.called: months(table["month"])})
     return table.assign(id=ids)
+
+
+def months(names: Iterable[str]) -> list[str]:
+    """The month of every call, from the names of months in order of date, which come without a year.
+
+    >>> months(["nov", "dec", "dec", "mar"])
+    ['2008-11', '2008-12', '2008-12', '2009-03']
+    """
+    year, last, dated = FIRST_YEAR, 0, []
+    for name in names:
+        month = MONTHS.index(name) + 1
+        year, last = year + (month < last), month
+        dated.append(f"{year}-{month:02d}")
+    return dated
 
 
 def some_of(table: Any, share: float, random: np.random.Generator) -> Any:

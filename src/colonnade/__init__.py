@@ -18,6 +18,8 @@ from colonnade.core.table import Scale, Table, common_rows
 from colonnade.data import datasets, load
 from colonnade.data.sharing import share
 from colonnade.data.split import split
+from colonnade.description.describe_tables import describe
+from colonnade.description.description_result import Description
 from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
@@ -59,6 +61,7 @@ from colonnade.tables.align.align_sheets import align
 from colonnade.tables.align.alignment import Alignment
 from colonnade.tables.prepare import Preparation
 from colonnade.tables.prepare.prepare_tables import prepare
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet, read
 from colonnade.version import __version__
 
@@ -88,6 +91,7 @@ __all__ = [
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
+    "Description",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
@@ -118,6 +122,7 @@ __all__ = [
     "Table",
     "TableNet",
     "TensorBoard",
+    "TimeSplit",
     "TinyCNN",
     "TopK",
     "Turn",
@@ -126,6 +131,7 @@ __all__ = [
     "align",
     "common_rows",
     "datasets",
+    "describe",
     "distil",
     "embedding_map",
     "importance",

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from colonnade.core.schedule import Schedule, derive_seed, permutation
+from colonnade.core.schedule import Schedule, SharedSchedule, derive_seed, permutation
 from colonnade.errors import ConfigError
 
 
@@ -71,6 +71,26 @@ def test_a_batch_may_be_written_without_harm() -> None:
     before = schedule.batch_of(0).tolist()
     schedule.batch_of(0).zero_()
     assert schedule.batch_of(0).tolist() == before
+
+
+@pytest.mark.parametrize("shuffle", ["epoch", "once"])
+def test_batches_of_rows_in_order_of_date_are_from_all_times(shuffle: str) -> None:
+    schedule = Schedule(rows=4000, batch=200, seed=1, valid=0.1, shuffle=shuffle)
+    for rows in (schedule.valid_rows, *(schedule.batch_of(number) for number in range(40))):
+        tenths = torch.bincount(rows // 400, minlength=10) / len(rows)
+        assert tenths.min() > 0.02 and tenths.max() < 0.25, "a tenth of each tenth of the time is expected"
+        assert (rows.sort().values.diff() == 1).sum() < len(rows) / 5, "neighbours in time seldom share a batch"
+
+
+def test_each_owners_batches_of_rows_in_order_of_date_are_from_all_its_times() -> None:
+    early, late = torch.arange(0, 1000), torch.arange(1000, 3000)
+    schedule = SharedSchedule((early, late), batch=100, seed=1, valid=0.1)
+    for number in range(10):
+        first, second = schedule.rows_of(number, 0), schedule.rows_of(number, 1)
+        for rows, place in ((first, early), (second, late)):
+            assert set(rows.tolist()) <= set(place.tolist())
+            fifths = torch.bincount((rows - place[0]) * 5 // len(place), minlength=5) / len(rows)
+            assert fifths.min() > 0.05 and fifths.max() < 0.4
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_every_step_is_a_partys_or_an_owners() -> None:
     assert {name: steps for name, steps in found.items() if steps} == OWNERS_STEPS
     for method in METHODS.values():
         assert not method.steps().keys() & method.owner_steps().keys()
-    assert len(steps_of("party", AlignmentParty)) == 13 and not steps_of("owner", AlignmentParty)
+    assert len(steps_of("party", AlignmentParty)) == 14 and not steps_of("owner", AlignmentParty)
 
 
 @pytest.mark.parametrize("name", OWNERS_STEPS)

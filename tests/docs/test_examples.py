@@ -83,6 +83,17 @@ def test_an_example_runs(name: str, files: Path) -> None:
     assert run.predict(tables).shape == (tables[0].rows, 2)
 
 
+def test_calls_of_2008_tell_of_later_ones(files: Path) -> None:
+    job = tomllib.loads((EXAMPLES / "bank" / "by_date.toml").read_text())
+    assert {**job, "prepare": 0, "train": 0, "party": 0} == {**job_of("bank"), "prepare": 0, "train": 0, "party": 0}
+    sheets = sheets_of("bank", files)
+    train, test = cn.prepare(sheets, aligned(sheets), **job["prepare"])
+    assert train[0].dates.min() >= np.datetime64("2008-05") and train[0].dates.max() <= np.datetime64("2008-12")
+    assert test[0].dates.min() >= np.datetime64("2009-03") and test[0].dates.max() <= np.datetime64("2010-11")
+    assert test[0].labels.float().mean() > 2 * train[0].labels.float().mean(), "in 2009 far more people signed"
+    assert "called" not in train[0].source_names
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_need_the_rule_and_nobody_is_in_two_places(name: str, files: Path) -> None:
     sheets, new = sheets_of(name, files), sheets_of(name, files, new=True)

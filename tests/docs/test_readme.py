@@ -42,6 +42,10 @@ def check_selection(printed: str, folder: Path) -> None:
     assert "4 of 8 parties chosen by greedy" in printed and "The owner read" in printed
 
 
+def check_description(printed: str, folder: Path) -> None:
+    assert "nobody else can open one" in printed and "WoE +" in printed and "'bin 1'" in printed
+
+
 def check_who_matters(printed: str, folder: Path) -> None:
     assert "importance by permutation" in printed and "importance by run.importance() of 4 runs" in printed
     assert (folder / "runs" / "rho.csv").exists()
@@ -50,6 +54,8 @@ def check_who_matters(printed: str, folder: Path) -> None:
 def check_tables(printed: str, folder: Path) -> None:
     assert min(accuracies(printed)) > 0.7 and "job      category" in printed
     assert "refused: " in printed and "2 ids of 'twice'" in printed
+    assert "train to 2024-05 test from 2024-06" in printed
+    assert "<h2>By month</h2>" in (folder / "by-month.html").read_text()
 
 
 def check_alignment(printed: str, folder: Path) -> None:
@@ -95,6 +101,7 @@ CHECKS: dict[str, Callable[[str, Path], None]] = {
     "seals.md": check_seals,
     "apfed.md": check_apfed,
     "selection.md": check_selection,
+    "describe.md": check_description,
     "tables.md": check_tables,
     "align.md": check_alignment,
     "tasks.md": check_tasks,

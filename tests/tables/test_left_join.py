@@ -18,6 +18,7 @@ from colonnade.tables.align.align_messages import LeftPlaces
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment import who_learns
 from colonnade.tables.align.alignment_party import AlignmentParty
+from colonnade.tables.prepare.row_parts import random_parts
 
 ROWS = 40
 
@@ -189,9 +190,19 @@ def test_a_party_with_no_training_row_is_refused(tmp_path: Path) -> None:
 
 
 def _held(seed: int) -> np.ndarray:
-    from colonnade.tables.prepare.prepare_tables import parts
+    return random_parts(ROWS, 0.25, seed).test
 
-    return parts(ROWS, 0.25, seed)[1]
+
+def test_the_owners_dates_may_split_rows_that_not_everybody_has(tmp_path: Path) -> None:
+    sheets = files(tmp_path)
+    days = [f"{n},2024-01-{n - 99:02d},{n % 7},{n % 2}" for n in range(100, 130)]
+    (tmp_path / "bank.csv").write_text("\n".join(["id,day,age,bad", *days]) + "\n")
+    sheets[0] = cn.read(str(tmp_path / "bank.csv"), id="id", label="bad", name="bank")
+    alignment = cn.align(sheets, join="left", mode="plain")
+    train, test = cn.prepare(sheets, alignment, split=cn.TimeSplit("day", "2024-01-21"), unaligned=True)
+    assert [table.rows for table in train + test] == [20, 20, 10, 10]
+    assert train[0].dates.max() < np.datetime64("2024-01-21") <= test[0].dates.min() and train[1].dates is None
+    assert train[1].known.sum() == 10 and test[1].known.sum() == 5 and len(train[1].unaligned) == 12
 
 
 JOB = """

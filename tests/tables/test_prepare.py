@@ -25,7 +25,7 @@ from colonnade.tables.prepare import Preparation, fit, labels_of
 from colonnade.tables.prepare import preparation as preparation_module
 from colonnade.tables.prepare.categories import Category
 from colonnade.tables.prepare.numbers import fit_number
-from colonnade.tables.prepare.prepare_tables import parts
+from colonnade.tables.prepare.row_parts import random_parts
 from colonnade.tables.sheets import parquet_limits
 
 pd = pytest.importorskip("pandas")
@@ -299,9 +299,9 @@ def test_sheets_become_two_federations(tmp_path: Path) -> None:
         ("card", 100),
     ]
     assert train[0].classes == ("no", "yes") and train[1].labels is None
-    chosen, held = parts(400, 0.25, 1)
-    assert train[0].ids.tolist() == [f"u{k + 100}" for k in chosen]
-    expected = fit(sheets[1], rows["bank"][chosen]).apply(sheets[1], rows["bank"][held])
+    parts = random_parts(400, 0.25, 1)
+    assert train[0].ids.tolist() == [f"u{k + 100}" for k in parts.train]
+    expected = fit(sheets[1], rows["bank"][parts.train]).apply(sheets[1], rows["bank"][parts.test])
     np.testing.assert_array_equal(test[0].columns.numpy(), expected)
     assert train[1].take([0, 1]).preparation is train[1].preparation is test[1].preparation
     assert cn.prepare(sheets, rows, test=0)[1] == []

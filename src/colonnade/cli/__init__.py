@@ -3,6 +3,7 @@
 from colonnade.cli import align_command as align
 from colonnade.cli import audit_command as audit
 from colonnade.cli import demo_command as demo
+from colonnade.cli import describe_command as describe
 from colonnade.cli import federation_command as federation
 from colonnade.cli import flare_command as flare
 from colonnade.cli import keys_command as keys
@@ -21,6 +22,7 @@ __all__ = [
     "app",
     "audit",
     "demo",
+    "describe",
     "federation",
     "flare",
     "keys",

@@ -67,9 +67,10 @@ def files_of_job(job: Job, path: Path) -> Files:
 
 
 def who_learns_of(files: Files) -> tuple[str, ...]:
-    """What each side will learn from the alignment of a job's files."""
-    names = [party.name for party in files.parties]
-    return who_learns(files.align.mode or "psi", names, files.align.join or "inner")
+    """What each side will learn from the alignment of a job's files, and from a split by date."""
+    names, split = [party.name for party in files.parties], files.prepare.by_date
+    aligning = who_learns(files.align.mode or "psi", names, files.align.join or "inner")
+    return (*aligning, *(() if split is None else (split.learns(names[0]),)))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from colonnade.jobs.table_sections import files_of
 from colonnade.run.train import resume
 from colonnade.study.score_files import score, who_will_learn
 from colonnade.study.scores import check_place
+from colonnade.study.scores_over_time import dated_owner, scores_over_time, write_over_time
 
 
 @app.command(epilog="Example: colonnade predict runs/credit bank=new-bank.csv card=new-card.csv --to scores.csv")
@@ -30,6 +31,10 @@ def predict(
     minimum: Annotated[
         int | None, typer.Option(help="Refuse fewer common ids than these.", show_default="the job's")
     ] = None,
+    over_time: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Scores by month as CSV, if the owner's new file has dates and labels."),
+    ] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
@@ -37,7 +42,8 @@ def predict(
     place, trained = check_place(to), resume(run, train=False)
     trained_on = files_of(trained.description)
     sheets = trained_on.read(_by_name(files))
-    how = trained_on.align
+    how, split = trained_on.align, trained_on.prepare.by_date
+    dated = None if over_time is None else dated_owner(trained, sheets[0], trained_on.parties[0].label, split)
     mode = mode or how.mode or "psi"
     with aligning(who_will_learn(trained, sheets, mode, missing), quiet=quiet) as on_progress:
         scores = score(
@@ -50,10 +56,14 @@ def predict(
             on_progress=on_progress,
         )
     scores.write(place)
+    periods = [] if dated is None or split is None else scores_over_time(scores, dated, split)
+    if over_time is not None:
+        write_over_time(periods, over_time)
     if json:
-        print_json({"rows": len(scores.ids), "notes": list(scores.notes), "to": str(place)})
+        more = {} if over_time is None else {"over_time": periods}
+        print_json({"rows": len(scores.ids), "notes": list(scores.notes), "to": str(place), **more})
     else:
-        echo(f"{scores}\nwritten to {place}")
+        echo(f"{scores}\nwritten to {place}" + ("" if over_time is None else f" and {over_time}"))
 
 
 def _by_name(files: list[str]) -> dict[str, list[str]]:

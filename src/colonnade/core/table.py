@@ -26,6 +26,7 @@ from torch import Tensor
 from colonnade.core.table_values import (
     check_same_rows,
     columns_of,
+    dates_of,
     ids_of,
     known_of,
     labels_of,
@@ -72,6 +73,7 @@ class Table:
     ``known`` [rows] says which of the federation's rows this party really has; None means all. The columns of the
     others are set to zero here, and no method lets them influence training.
     ``unaligned`` are columns ``[m, ...]`` of rows that only this party has, in the form and scale of ``columns``.
+    ``dates`` are the rows' dates at the owner (numpy's ``datetime64``), by which a report shows scores over time.
 
     >>> bank = Table(ids=["ann", "bob"], columns=[[1.0, 2.0], [3.0, 4.0]], name="bank")
     >>> bank.rows, bank.shape
@@ -93,6 +95,7 @@ class Table:
     preparation: Any = field(default=None, repr=False, compare=False)
     known: Any = field(default=None, repr=False)
     unaligned: Any = field(default=None, repr=False)
+    dates: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__  # the dataclass is frozen for users, not for its own constructor
@@ -106,6 +109,9 @@ class Table:
         if self.labels is not None:
             put(self, "labels", labels_of(self.labels, self.name))
             check_same_rows(self.name, "labels", len(self.labels), len(self.ids))
+        if self.dates is not None:
+            put(self, "dates", dates_of(self.dates, self.name))
+            check_same_rows(self.name, "dates", len(self.dates), len(self.ids))
 
     @property
     def rows(self) -> int:
@@ -174,6 +180,7 @@ class Table:
             columns=None if self.columns is None else self.columns[index],
             labels=None if self.labels is None else self.labels[index],
             known=None if self.known is None else self.known[index],
+            dates=None if self.dates is None else self.dates[index.numpy()],
             origin=None,
         )
 

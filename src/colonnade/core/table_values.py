@@ -1,4 +1,4 @@
-"""What a table's constructor makes of what it is given: ids, columns, labels, known rows; or one sentence why not."""
+"""What a constructor of tables makes of ids, columns, labels, known rows and dates; or one sentence why not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from colonnade.errors import TableError
 
 
 def check_same_rows(name: str, what: str, rows: int, ids: int) -> None:
-    """Refuse columns or labels that are not as many as the ids."""
+    """Refuse columns, labels or dates that are not as many as the ids."""
     if rows != ids:
         raise TableError(f"table '{name}' has {ids} ids but {rows} rows of {what}; they must be as many.")
 
@@ -174,3 +174,14 @@ def labels_of(labels: Any, name: str) -> Tensor:
     exact = tensor.to(torch.float64)
     whole = (exact == exact.round()) & (exact.abs() < 2**53)
     return exact.to(torch.int64) if bool(whole.all()) else exact
+
+
+def dates_of(dates: Any, name: str) -> np.ndarray:
+    """One date per row, ``datetime64`` of the unit that came."""
+    try:
+        array = np.asarray(dates, "datetime64")
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 1 or array.dtype.kind != "M" or np.isnat(array).any():
+        raise TableError(f"the dates of table '{name}' are no dates, or some are missing; give one datetime64 per row.")
+    return array

@@ -43,9 +43,14 @@ class JobFolder:
         """Keep the plan that everybody signed."""
         write_text(self.folder / "plan.json", json.dumps(plan))
 
+    @property
+    def signed_plan(self) -> dict[str, Any] | None:
+        """The plan that everybody signed, if it came to that."""
+        return self._read_json("plan.json")
+
     def plan(self) -> dict[str, Any]:
         """The plan that everybody signed."""
-        plan = self._read_json("plan.json")
+        plan = self.signed_plan
         if plan is None:
             raise CheckpointError(f"{self.folder} has no plan that everybody signed; train there first.")
         return plan

@@ -15,8 +15,10 @@ from colonnade.core import optim
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import TASKS
-from colonnade.errors import ManifestError
-from colonnade.federation.terms import digest, job_id, keys_in, method_in
+from colonnade.errors import ManifestError, MessageError
+from colonnade.federation.handshake import Facts
+from colonnade.federation.terms import digest, job_id, keys_in, method_in, split_in
+from colonnade.federation.told_rows import TEST, parts_in
 from colonnade.jobs.table_sections import PartySection
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.schema import Schema
@@ -24,8 +26,10 @@ from colonnade.seal.key_agreement import Identity
 from colonnade.store.preparation_files import read_preparations
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.prepare.preparation import Preparation
-from colonnade.tables.prepare.prepare_tables import parts, prepare_alone
+from colonnade.tables.prepare.prepare_tables import prepare_alone
+from colonnade.tables.prepare.row_parts import SHARE, RowParts, random_parts
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.duckdb_source import placed
 from colonnade.tables.sheets.reading import read
 from colonnade.wire.ledger import OWNER
 
@@ -42,7 +46,7 @@ def sheet_of(party: PartySection, beside: Path, normalise: Any) -> Sheet:
     own = asdict(party)
     files = own.pop("files")
     given = {key: value for key, value in own.items() if value is not None}
-    paths = [str(beside / file) for file in ([files] if isinstance(files, str) else files)]
+    paths = [placed(file, beside) for file in ([files] if isinstance(files, str) else files)]
     return read(paths, **given, **({} if normalise is None else {"normalise": normalise}))
 
 
@@ -78,17 +82,30 @@ def align_terms(terms: Mapping[str, Any]) -> AlignTerms:
     return AlignTerms(how.get("mode") or "psi", (OWNER, *others), seed, how.get("minimum") or 1, how.get("maximum"))
 
 
+def parts_at_owner(sheet: Sheet, rows: np.ndarray, terms: Mapping[str, Any]) -> RowParts:
+    """Which of the common rows are for training and testing, at the owner: by its dates, or at random."""
+    split = split_in(terms)
+    return _random_parts(len(rows), terms) if split is None else split.parts(sheet, rows)
+
+
+def parts_at_party(facts: Facts, rows: np.ndarray, terms: Mapping[str, Any]) -> RowParts:
+    """The same at a party: as the owner told it, if the terms have a split by date, else at random."""
+    if split_in(terms) is not None:
+        return parts_in(facts, len(rows))
+    if TEST in facts:
+        raise MessageError(f"'{TEST}' came with the word 'prepare', and the terms have no split by date.")
+    return _random_parts(len(rows), terms)
+
+
 def prepared(
-    sheet: Sheet, rows: np.ndarray, terms: Mapping[str, Any], labels: str | None = None
+    sheet: Sheet, rows: np.ndarray, parts: RowParts, terms: Mapping[str, Any], labels: str | None = None
 ) -> tuple[Table, Table]:
     """A side's tables, to train on and to test on; the latter has one row if there are none."""
-    how = {key: value for key, value in terms["prepare"].items() if value is not None and key != "test"}
-    return prepare_alone(sheet, rows, _cut(rows, terms), None, labels, **{**_PREPARED, **how})
-
-
-def held_out(rows: np.ndarray, terms: Mapping[str, Any]) -> int:
-    """How many rows are held out to test on."""
-    return len(_cut(rows, terms)[1])
+    others = ("test", "split")
+    how = {key: value for key, value in terms["prepare"].items() if value is not None and key not in others}
+    split = split_in(terms)
+    inputs = sheet if split is None or labels is None else split.inputs_of(sheet)
+    return prepare_alone(inputs, rows, parts, None, labels, **{**_PREPARED, **how})
 
 
 def party_spec(
@@ -116,6 +133,6 @@ def party_spec(
     )
 
 
-def _cut(rows: np.ndarray, terms: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _random_parts(count: int, terms: Mapping[str, Any]) -> RowParts:
     test = terms["prepare"].get("test")
-    return parts(len(rows), 0.2 if test is None else test, int(terms["train"].get("seed", 0)))
+    return random_parts(count, SHARE if test is None else test, int(terms["train"].get("seed", 0)))

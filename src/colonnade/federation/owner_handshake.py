@@ -6,7 +6,7 @@ terms, signed, (align), prepare, plan, begin. What a party answers is kept in it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.errors import ManifestError, MessageError
@@ -21,11 +21,15 @@ from colonnade.seal.key_agreement import Identity
 
 @dataclass(frozen=True)
 class CommonRows:
-    """What ``prepare`` asks for: the rows of this alignment, so many to train and to test on."""
+    """What ``prepare`` asks for: the rows of this alignment, so many to train and to test on.
+
+    ``told`` says which those are, if they follow from the owner's dates.
+    """
 
     proof: str
     rows: int
     test: int
+    told: Facts = field(default_factory=dict)
 
 
 class OwnerHandshake:
@@ -46,6 +50,11 @@ class OwnerHandshake:
     def links(self) -> list[PartyLink]:
         """The parties, in the order of the job file."""
         return list(self.transport.links.values())
+
+    @property
+    def told(self) -> Facts:
+        """What ``prepare`` told everybody about the common rows."""
+        return {} if self._common is None else self._common.told
 
     # with everybody
 
@@ -109,7 +118,7 @@ class OwnerHandshake:
         return str(self.transport.exchange(link.name, "signed", facts)["aligned"])
 
     def _say_prepare(self, link: PartyLink, common: CommonRows) -> None:
-        shape = self.transport.exchange(link.name, "prepare", {"proof": common.proof})
+        shape = self.transport.exchange(link.name, "prepare", {"proof": common.proof, **common.told})
         if (shape["rows"], shape["test"]) != (common.rows, common.test):
             raise MessageError(
                 f"'{link.name}' has {shape['rows']} 'rows' to train on and {shape['test']} to 'test' on, and the owner "

@@ -14,7 +14,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core.table import Table
 from colonnade.federation.absence_notice import AbsenceNotice
-from colonnade.federation.job_parts import held_out, prepared, sheet_of
+from colonnade.federation.job_parts import parts_at_owner, prepared, sheet_of
 from colonnade.federation.network_sizes import check_networks
 from colonnade.federation.owner_handshake import CommonRows
 from colonnade.federation.owner_session import OwnerJob, OwnerSession
@@ -23,6 +23,7 @@ from colonnade.federation.plan_document import plan_document
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import terms_of
+from colonnade.federation.told_rows import digest_of_rows, told_rows
 from colonnade.jobs.run_job import plan_of
 from colonnade.report.summary import read_summary
 from colonnade.run.make_plan import start
@@ -43,6 +44,8 @@ class OwnerProcess:
         """``listener`` is what parties connect to; by default a port of this machine."""
         self.job_file, self.folder = job_file, folder
         sheet = sheet_of(job_file.own, job_file.beside, job_file.align.normalise)
+        if job_file.prepare.by_date is not None:
+            job_file.prepare.by_date.check(sheet)
         job = OwnerJob(terms_of(job_file), sheet, folder, run_folder=folder)
         self.session = OwnerSession(job_file, job, metrics, listener)
         self.terms = job.terms
@@ -96,10 +99,14 @@ class OwnerProcess:
         """The owner's own tables, and for every party a table of its width without real values."""
         session, rows = self.session, self.session.aligned.rows
         kind = self.job_file.job.train.task or ("several" if len(session.sheet.labels) > 1 else "classes")
-        own, test_rows = prepared(session.sheet, rows, self.terms, kind), held_out(rows, self.terms)
-        session.handshake.prepare(CommonRows(session.aligned.proof, own[0].rows, test_rows))
+        parts = parts_at_owner(session.sheet, rows, self.terms)
+        told = {} if parts.dates is None else told_rows(parts, len(rows))
+        own, test_rows = prepared(session.sheet, rows, parts, self.terms, kind), len(parts.test)
+        session.handshake.prepare(CommonRows(session.aligned.proof, own[0].rows, test_rows, told))
         train, test = ([table, *(session.stand_in(party, table) for party in session.parties)] for table in own)
-        origin = {"federation": {"job": self.terms["job"], "terms": session.handshake.job.hex()}}
+        facts = {"job": self.terms["job"], "terms": session.handshake.job.hex()}
+        split = self.terms["prepare"].get("split")
+        origin = {"federation": facts | ({} if split is None else {"split": split})}
         train[0] = replace(train[0], origin=origin)
         return train, test if test_rows else []
 
@@ -129,5 +136,6 @@ class OwnerProcess:
         """The plan that everybody is asked to sign."""
         shapes = [[table.name, table.rows, list(table.shape)] for table in tables]
         outputs = outputs_of(tables, what.settings.task)
-        test = int(self.session.shape_of(self.session.parties[0])["test"])
-        return plan_document(self.terms, what, shapes, outputs, test, schema.to_json())
+        test, told = int(self.session.shape_of(self.session.parties[0])["test"]), self.session.handshake.told
+        split = digest_of_rows(told) if told else None
+        return plan_document(self.terms, what, shapes, outputs, test, schema.to_json(), split)

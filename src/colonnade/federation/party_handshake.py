@@ -33,13 +33,23 @@ from colonnade.federation.handshake import Facts, hex_of, signatures_in
 from colonnade.federation.hello import hello_of
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_folders import JobFolders
-from colonnade.federation.job_parts import held_out, new_sheet, preparation_in, prepared, session_of, sheet_of
+from colonnade.federation.job_parts import new_sheet, parts_at_party, preparation_in, prepared, session_of, sheet_of
 from colonnade.federation.party_counts import Alignments, OpenRows, Runs
 from colonnade.federation.party_job import PartyJob
-from colonnade.federation.plan_check import check_plan, check_prediction_plan
+from colonnade.federation.plan_check import check_plan, check_prediction_plan, check_split
 from colonnade.federation.side_sections import PartyFile
-from colonnade.federation.terms import check_signatures, digest, first_difference, job_id, outline, sign, signed_bytes
+from colonnade.federation.terms import (
+    check_signatures,
+    digest,
+    first_difference,
+    job_id,
+    outline,
+    sign,
+    signed_bytes,
+    split_in,
+)
 from colonnade.federation.terms_forms import check_plan_form
+from colonnade.federation.told_rows import digest_of_rows
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.seal.key_agreement import verify
 
@@ -62,6 +72,7 @@ class PartyHandshake:
         self._visit = 0  # which of its sessions with us is open
         self._tables: tuple[Table, Table] | None = None
         self._rows = np.empty(0, np.int64)  # of the tables, in this side's files
+        self._told: str | None = None  # what stands for the test rows that the owner told, if its dates decide
         self._words: dict[str, Callable[[Facts], Facts]] = {
             "hello": self._hello,
             "terms": self._take_terms,
@@ -170,9 +181,9 @@ class PartyHandshake:
         job.sheet.check_unchanged()
         open_rows.open(kept[0], job.run, self.name)  # the shape already tells of these rows
         self._rows, self.plan = kept[0], {}  # a plan that was checked was checked with other rows
-        return self._prepared(job, kept[0])
+        return self._prepared(job, kept[0], facts)
 
-    def _prepared(self, job: PartyJob, rows: np.ndarray) -> Facts:
+    def _prepared(self, job: PartyJob, rows: np.ndarray, facts: Facts) -> Facts:
         """Make the tables, and tell their shape."""
         if job.trained is not None:
             preparation = preparation_in(job.run_folder.folder, self.name)
@@ -180,11 +191,13 @@ class PartyHandshake:
             table = preparation.table(job.sheet, rows)
             self._tables = table, table
             return {"rows": table.rows, "test": 0, "shape": list(table.shape), "cardinalities": []}
-        self._tables = prepared(job.sheet, rows, job.terms)
+        parts = parts_at_party(facts, rows, job.terms)
+        self._told = digest_of_rows(facts) if split_in(job.terms) else None
+        self._tables = prepared(job.sheet, rows, parts, job.terms)
         table = self._tables[0]
         return {
             "rows": table.rows,
-            "test": held_out(rows, job.terms),
+            "test": len(parts.test),
             "shape": list(table.shape),
             "cardinalities": list(table.cardinalities),
         }
@@ -205,6 +218,7 @@ class PartyHandshake:
             check_prediction_plan(plan, job.run_folder.plan(), self.name, own.rows, allow)
         elif first_difference(self.plan, plan):
             check_plan(plan, job.terms, self.name, own, allow)
+            check_split(plan, self._told, job.run_folder.signed_plan, self.name)
         self.plan = plan
         return {"signature": sign(self.identity, "plan", plan).hex()}
 

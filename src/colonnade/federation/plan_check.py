@@ -98,7 +98,18 @@ def _kind(model: Any, own: Table) -> str:
 def _worked_out(proposal: Mapping[str, Any], terms: Mapping[str, Any], what: Plan) -> dict[str, Any]:
     """The plan as this party makes it: the owner's word counts for shapes, outputs and task alone."""
     schema = rehearse_small(proposal, what)
-    return plan_document(terms, what, proposal["tables"], proposal["outputs"], proposal["test"], schema)
+    claimed = proposal["tables"], proposal["outputs"], proposal["test"]
+    return plan_document(terms, what, *claimed, schema, proposal.get("split"))
+
+
+def check_split(plan: Mapping[str, Any], told: str | None, signed: Mapping[str, Any] | None, name: str) -> None:
+    """Refuse a plan of other test rows than this party was told, or than those of the plan it signed for this run."""
+    if plan.get("split") != told:
+        raise ManifestError(f"the plan has other rows to test on than the owner told '{name}'; do not go on.")
+    if signed is not None and signed.get("split") != told:
+        raise ManifestError(
+            f"the owner told '{name}' other rows to test on than when this run began; bring the owner's files back."
+        )
 
 
 def _planned(terms: Mapping[str, Any], proposal: Mapping[str, Any], name: str, own: Table) -> Plan:

@@ -14,9 +14,18 @@ from colonnade.runtime.plan import Plan
 
 
 def plan_document(
-    terms: Mapping[str, Any], what: Plan, tables: Sequence[Any], outputs: int, test: int, schema: Mapping[str, Any]
+    terms: Mapping[str, Any],
+    what: Plan,
+    tables: Sequence[Any],
+    outputs: int,
+    test: int,
+    schema: Mapping[str, Any],
+    split: str | None = None,
 ) -> dict[str, Any]:
-    """The plan under these terms; ``tables`` has name, rows and row shape of each side, ``schema`` every message."""
+    """The plan under these terms; ``tables`` has name, rows and row shape of each side, ``schema`` every message.
+
+    ``split`` stands for the rows that a split by date told everybody.
+    """
     document = {
         "terms": digest(terms).hex(),
         "tables": tables,
@@ -26,5 +35,6 @@ def plan_document(
         "outputs": outputs,
         "test": test,
         "schema": schema,
+        **({} if split is None else {"split": split}),
     }
     return json.loads(json.dumps(document))  # type: ignore[no-any-return]  # as the other sides read it

@@ -24,6 +24,7 @@ from colonnade.federation.terms_forms import check_terms_form
 from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal.key_agreement import Identity, pack, verify
 from colonnade.tables.align.alignment import who_learns
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.version import __version__
 
 PROTOCOL = "colonnade/federation/2"
@@ -89,6 +90,12 @@ def method_in(terms: Mapping[str, Any]) -> Method:
     return make_method(options.pop("name"), **options)
 
 
+def split_in(terms: Mapping[str, Any]) -> TimeSplit | None:
+    """The split by date of the terms, if they have one."""
+    split = terms["prepare"].get("split")
+    return None if split is None else TimeSplit.of(split)
+
+
 def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in sentences; every side derives them from the other fields, so nobody can hide anything."""
     method, owner = method_in(terms), terms["owner"]
@@ -101,7 +108,8 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     if "predict" in terms:
         scored = f"'{owner}' learns {sent} of the new rows, and their scores."
         return [*of_alignment, scored, *singly, *noise, _RESTS_ON]
-    lines = list(of_alignment)
+    split = split_in(terms)
+    lines = [*of_alignment, *([] if split is None else [split.learns(owner)])]
     if method.party_sends != "nothing":
         lines += [f"'{owner}' learns {sent} of each round's rows.", *singly]
     if method.owner_sends != "nothing":

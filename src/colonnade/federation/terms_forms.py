@@ -26,6 +26,7 @@ from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
 from colonnade.seal import SEALS
+from colonnade.tables.prepare.time_split import MISSING
 
 Form = Callable[[Any, str], None]
 
@@ -248,6 +249,7 @@ def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
     count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
+    split = _record({"column": _text(300), "after": _text(40), "missing": _one_of(*MISSING), "feature": _flag})
     return _record(
         {
             "protocol": _text(100),
@@ -262,7 +264,7 @@ def _terms() -> Form:
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
             "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
-            "prepare": _record({}, _options(PrepareSection, _COUNT)),
+            "prepare": _record({}, _options(PrepareSection, _COUNT) | {"split": _either(_none, split)}),
             "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
             "learns": _listed(_text(10**5), 50),
         },
@@ -284,7 +286,7 @@ def _plan() -> Form:
             "test": count,
             "schema": _mapped(_mapped(values, 32), 100 * MOST_SIDES),
         },
-        {"predict": count},
+        {"predict": count, "split": _hex(64)},
     )
 
 

@@ -13,6 +13,7 @@
     [[seal]]     kind and its options, one section per seal
     [cluster]    address, group, cpus, nodes, ...                  as in colonnade.Cluster, for runtime = "ray"
     [select]     share or count, by, queries, rows, ...            as in colonnade.select, before training
+    [describe]   bins, minimum, names, epsilon, delta              as in colonnade.describe
 """
 
 from __future__ import annotations
@@ -97,6 +98,17 @@ class SelectSection:
 
 
 @dataclass(frozen=True)
+class DescribeSection:
+    """How to describe columns; None leaves the choice to :func:`colonnade.describe`."""
+
+    bins: int | None = None
+    minimum: int | dict[str, Any] | None = None
+    names: str | dict[str, Any] | None = None
+    epsilon: float | dict[str, Any] | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A run that can be started; every name and type in it was checked."""
 
@@ -109,6 +121,7 @@ class Job:
     select: SelectSection | None = None
     name: str = "job"
     cluster: Cluster | None = None
+    describe: DescribeSection = DescribeSection()
 
     @property
     def options(self) -> TrainOptions:
@@ -125,11 +138,14 @@ class Job:
 def read_job(path: str | Path) -> Job:
     """The job that a TOML file describes; a mistake in it is refused with one sentence."""
     sections = parse_toml(Path(path))
-    known = ("data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster")
+    known = (
+        "data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster",
+        "describe",
+    )  # fmt: skip
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
-    for name in ("data", "align", "prepare", "train", "method", *({"select", "cluster"} & sections.keys())):
+    for name in ("data", "align", "prepare", "train", "method", "describe", *({"select", "cluster"} & sections.keys())):
         check_is_section(sections, name)
     return job_from(sections, _data(sections, Path(path).parent), Path(path).stem)
 
@@ -157,6 +173,7 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
         select=section(SelectSection, "select", sections["select"]) if "select" in sections else None,
         name=check_name(name, "the job, which is its file's,"),
         cluster=section(Cluster, "cluster", sections["cluster"]) if "cluster" in sections else None,
+        describe=section(DescribeSection, "describe", sections.get("describe", {})),
     )
 
 

@@ -1,4 +1,4 @@
-"""Execute a job: gather its tables, select parties, train, sweep, resume."""
+"""Execute a job: gather its tables, describe them, select parties, train, sweep, resume."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from colonnade.core.option_names import from_stored_names
 from colonnade.core.settings import complete
 from colonnade.core.table import Table, parties_of
 from colonnade.data import load
+from colonnade.description.describe_tables import describe
+from colonnade.description.description_result import Description
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.jobs.job_file import Builders, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress
@@ -74,6 +76,13 @@ def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
         raise ConfigError("by = 'heads' in [select] reads the heads of a trained run, and a job has none before it.")
     blind = [own for own in job.seals if isinstance(own, seal.Blind)]
     return select((gathered or gather(job)).train, **{"seed": job.train.seed, **how}, seal=blind)
+
+
+def describe_job(job: Job, gathered: Gathered | None = None) -> Description:
+    """Describe the columns of a job's training rows, as [describe] says, and compare them with the test rows."""
+    how = {key: value for key, value in asdict(job.describe).items() if value is not None}
+    tables = gathered or gather(job)
+    return describe(tables.train, later=tables.tested, task=job.train.task, seed=job.train.seed, **how)
 
 
 def train_job(

@@ -4,12 +4,11 @@
 
     [[party]]    name, files, id, label, numbers, categories, ...  as in colonnade.read; the owner's has the label
     [align]      mode, join, minimum, maximum, normalise           as in colonnade.align
-    [prepare]    test, numbers, categories, most, ..., unaligned   as in colonnade.prepare
+    [prepare]    test or split, numbers, categories, ...           as in colonnade.prepare
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,8 +21,11 @@ from colonnade.tables.align.align_sheets import Alignment, align
 from colonnade.tables.align.align_terms import JOINS, MODES
 from colonnade.tables.prepare.categories import WAYS
 from colonnade.tables.prepare.numbers import SCALES
-from colonnade.tables.prepare.prepare_tables import check_share, prepare
+from colonnade.tables.prepare.prepare_tables import prepare, refuse_both
+from colonnade.tables.prepare.row_parts import check_share
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.duckdb_source import placed
 from colonnade.tables.sheets.id_rules import make_rule
 from colonnade.tables.sheets.reading import read
 
@@ -66,11 +68,22 @@ class PrepareSection:
     """How to prepare columns; None leaves the choice to :func:`colonnade.prepare`."""
 
     test: float | None = None
+    split: dict[str, Any] | None = None
     numbers: str | None = None
     categories: str | None = None
     most: int | None = None
     rarest: int | None = None
     unaligned: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.split is not None:
+            refuse_both(self.test)
+            object.__setattr__(self, "split", TimeSplit.of(self.split).plain)
+
+    @property
+    def by_date(self) -> TimeSplit | None:
+        """The split by date, if there is one."""
+        return None if self.split is None else TimeSplit.of(self.split)
 
 
 def check_choices(align: AlignSection, prepare: PrepareSection) -> None:
@@ -115,7 +128,10 @@ class Files:
     def read(self, files: Mapping[str, Sequence[str]] | None = None) -> list[Sheet]:
         """Every party's sheet; with ``files`` the sheets of those new files, of their parties only."""
         if files is None:
-            return [self._sheet(party, self._paths(party.files)) for party in self.parties]
+            sheets = [self._sheet(party, self._paths(party.files)) for party in self.parties]
+            if self.prepare.by_date is not None:
+                self.prepare.by_date.check(sheets[0], sheets[1:])
+            return sheets
         for name in files:
             if name not in [party.name for party in self.parties]:
                 raise ConfigError(f"there is no party '{name}'; there are {', '.join(p.name for p in self.parties)}.")
@@ -131,7 +147,7 @@ class Files:
 
     def _paths(self, files: str | list[str]) -> list[str]:
         each = [files] if isinstance(files, str) else files
-        return [str(self.beside / os.path.expandvars(os.path.expanduser(path))) for path in each]
+        return [placed(path, self.beside) for path in each]
 
     def aligned(self, sheets: Sequence[Sheet], seed: int, on_progress: Progress | None = None) -> Alignment:
         """The sheets' common rows."""

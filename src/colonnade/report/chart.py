@@ -14,6 +14,7 @@ Write = Callable[[float], str]
 
 LEFT, RIGHT, TOP, BOTTOM = 76, 14, 14, 46  # pixels for tick labels and axis names
 MOST_POINTS = 400  # more than there are pixels to show them
+_MOST_NAMES = 5  # below an axis
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def line_chart(
     x_axis, y_axis = across([x for x, _ in points]), upwards([y for _, y in points])
     body = [
         *frame(x_axis, y_axis, x_name, y_name, write_y),
-        *([f'<path class="guide" d="{_path(guide, x_axis, y_axis)}"/>'] if guide else []),
+        *([_guide(guide, x_axis, y_axis)] if guide else []),
         *(_line(line, x_axis, y_axis, marked) for line in drawn),
     ]
     rows = [(line.label, "validation" if line.dashed else "", x, y) for line in drawn for x, y in line.points]
@@ -101,16 +102,51 @@ def line_chart(
     )
 
 
+def period_chart(
+    title: str,
+    series: Sequence[Series],
+    names: Sequence[str],
+    y_name: str,
+    write_y: Write | None = None,
+    guides: Sequence[float] = (),
+) -> Picture | None:
+    """A chart over named periods, or None where there are no points: a point at x belongs to the x-th name.
+
+    ``guides`` are values to compare with, drawn as level lines if they lie within the picture.
+    """
+    drawn = [line for line in series if line.points]
+    if not drawn:
+        return None
+    y_axis, last = upwards([y for line in drawn for _, y in line.points]), len(names) - 1
+    step = math.ceil(len(names) / _MOST_NAMES)
+    marks = [float(k) for k in range(0, len(names), step) if k + step / 2 <= last + 0.5]  # room for a name around each
+    x_axis = Axis(marks, LEFT, WIDTH - RIGHT, -0.5, last + 0.5)
+    levels = [level for level in guides if y_axis.low < level < y_axis.high]
+    body = [
+        *frame(x_axis, y_axis, "", y_name, write_y, lambda x: names[int(x)]),
+        *(_guide([(-0.5, level), (last + 0.5, level)], x_axis, y_axis) for level in levels),
+        *(_line(line, x_axis, y_axis, marked=True, write_x=lambda x: names[int(x)]) for line in drawn),
+    ]
+    rows = [(line.label, names[int(x)], y) for line in drawn for x, y in line.points]
+    labels = ", ".join(dict.fromkeys(line.label for line in drawn))
+    keys = [line.key for line in drawn] if len(drawn) > 1 else []
+    return Picture(title, labels, "".join(body), ["line", "period", y_name], rows, keys=keys)
+
+
+def _guide(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:
+    return f'<path class="guide" d="{_path(points, x_axis, y_axis)}"/>'
+
+
 def _path(points: Sequence[Point], x_axis: Axis, y_axis: Axis) -> str:
     return "M" + "L".join(f"{x_axis.place(x):.1f} {y_axis.place(y):.1f}" for x, y in points)
 
 
-def _line(series: Series, x_axis: Axis, y_axis: Axis, marked: bool) -> str:
+def _line(series: Series, x_axis: Axis, y_axis: Axis, marked: bool, write_x: Write | None = None) -> str:
     kept, style = _thin(series.points), series.key.style
     shown = kept if marked else kept[-1:]
     dots = []
     for x, y in shown:
-        tip = escape(f"{series.label}: {short(y)} at {short(x)}")
+        tip = escape(f"{series.label}: {short(y)} at {(write_x or short)(x)}")
         place = f'cx="{x_axis.place(x):.1f}" cy="{y_axis.place(y):.1f}"'
         dots.append(f'<circle class="dot {style}" {place} r="3.2"><title>{tip}</title></circle>')
     return f'<path class="line {style}" d="{_path(kept, x_axis, y_axis)}"/>{"".join(dots)}'
@@ -122,7 +158,14 @@ def _thin(points: Sequence[Point]) -> list[Point]:
     return kept if kept[-1] == points[-1] else [*kept, points[-1]]
 
 
-def frame(x_axis: Axis, y_axis: Axis, x_name: str, y_name: str, write_y: Write | None = None) -> list[str]:
+def frame(
+    x_axis: Axis,
+    y_axis: Axis,
+    x_name: str,
+    y_name: str,
+    write_y: Write | None = None,
+    write_x: Write | None = None,
+) -> list[str]:
     """Grid, ticks and the axes' names."""
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
     drawn = []
@@ -133,7 +176,9 @@ def frame(x_axis: Axis, y_axis: Axis, x_name: str, y_name: str, write_y: Write |
     for value in x_axis.ticks:
         x = x_axis.place(value)
         drawn.append(f'<path class="axis" d="M{x:.1f} {floor}v5"/>')
-        drawn.append(f'<text x="{x:.1f}" y="{floor + 19}" text-anchor="middle">{short(value)}</text>')
+        drawn.append(
+            f'<text x="{x:.1f}" y="{floor + 19}" text-anchor="middle">{escape((write_x or short)(value))}</text>'
+        )
     return [*drawn, f'<path class="axis" d="M{LEFT} {floor}H{right}"/>', _names(x_name, y_name)]
 
 

@@ -7,7 +7,7 @@ from html import escape
 from colonnade.report.html_table import Cell, table, whole
 from colonnade.report.learns import could_learn, seals_on, values_in
 from colonnade.report.summary import RunView
-from colonnade.report.words import percent, size, what_left, what_seals_did, what_shows
+from colonnade.report.words import percent, size, what_dates_told, what_left, what_seals_did, what_shows
 from colonnade.wire.ledger import OWNER, Line
 
 _SHORT = 12  # lines; a longer ledger is folded
@@ -18,7 +18,7 @@ def exchange(run: RunView, *, alone: bool) -> str:
     title = "" if alone else f"<h3>{escape(run.name)}</h3>"
     warning = " warn" if run.tells_labels != "unsent" else ""
     sentences = f'<p>{escape(what_left(run))}</p><p class="note{warning}">{escape(what_shows(run))}</p>'
-    sentences += "".join(f"<p>{escape(sentence)}</p>" for sentence in what_seals_did(run))
+    sentences += "".join(f"<p>{escape(said)}</p>" for said in [*what_seals_did(run), *what_dates_told(run)])
     return title + sentences + (_by_step(run) + _by_party(run) + _line_by_line(run) if run.ledger.rows else "")
 
 

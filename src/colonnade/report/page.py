@@ -11,6 +11,7 @@ from html import escape
 from colonnade.report.compare import groups, why_apart, with_care
 from colonnade.report.curves import Colours, curves, reading_aid
 from colonnade.report.exchange import exchange
+from colonnade.report.over_time import over_time, title_over_time
 from colonnade.report.overview import lead, results, settings, tiles, title_of
 from colonnade.report.picture import LegendKey, Picture, gallery, legend, style
 from colonnade.report.results import maps, quality, who_matters
@@ -45,6 +46,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
         Section("Runs side by side", "" if alone else _notes(runs) + results(runs)),
         _how_it_went(runs),
         _of_each("How good it is", runs, quality, "charts"),
+        Section(title_over_time(runs), *over_time(runs)),
         _of_each("Who matters", runs, who_matters, "charts"),
         _of_each("How each party sees the rows", runs, maps, "small"),
         Section("What left the house", "".join(exchange(run, alone=alone) for run in runs)),

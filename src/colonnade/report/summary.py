@@ -10,8 +10,10 @@ from typing import Any
 
 from colonnade.core.method import Method, methods
 from colonnade.core.task import TASKS
+from colonnade.disk.json_form import first_wrong
 from colonnade.errors import CheckpointError
 from colonnade.run.findings import numbers_in
+from colonnade.run.period_findings import PERIODS
 from colonnade.store import checkpoint
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.wire.ledger import OWNER, Ledger
@@ -61,6 +63,7 @@ class RunView:
         self.seals: list[dict[str, Any]] = description.get("seal", [])
         self.origin: dict[str, Any] = description["data"] or {}
         self.data: str = _named(self.origin)
+        self.split: dict[str, str] = _split(self.origin)
         self.columns: dict[str, dict[str, Any]] = description.get("columns", {})  # none in older folders
         self.name: str = printable(summary.get("name") or f"{self.method} on {self.data}")
         self.parties: list[str] = summary["parties"]
@@ -73,6 +76,7 @@ class RunView:
         self.clipped: dict[str, float] = summary.get("clipped", {})
         self.missed: dict[str, int] = summary.get("missed", {})
         self.findings: dict[str, Any] = summary.get("findings", {})
+        self.periods: dict[str, Any] = self.findings.get("periods", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 
@@ -87,7 +91,8 @@ class RunView:
         self._check_findings()
 
     def _check_findings(self) -> None:
-        numbers = numbers_in({key: value for key, value in self.findings.items() if key != "part"})
+        self._check_periods()
+        numbers = numbers_in({key: value for key, value in self.findings.items() if key not in ("part", "periods")})
         if not all(math.isfinite(number) for number in numbers):
             raise ValueError("findings are finite")
         classes = self.findings.get("classes", [])
@@ -96,6 +101,13 @@ class RunView:
                 raise ValueError("a map has one class per point")
         if any(len(line) != len(self.findings["confusion"]) for line in self.findings.get("confusion", [])):
             raise ValueError("a confusion matrix is square")
+
+    def _check_periods(self) -> None:
+        wrong = first_wrong(self.periods, PERIODS) if "periods" in self.findings else None
+        numbers = [value for value in numbers_in(self.periods) if isinstance(value, float)]
+        empty = bool(self.periods) and not self.periods.get("lines")
+        if wrong is not None or empty or not all(map(math.isfinite, numbers)):
+            raise ValueError("periods have rows, scores and stability")
 
     @property
     def known_method(self) -> type[Method] | None:
@@ -205,6 +217,14 @@ def common_accuracy(runs: Sequence[RunView]) -> float | None:
     if len(finals) < len(runs) or len({(run.data, run.measured) for run in runs}) > 1:
         return None
     return math.floor(100 * min(finals) + 1e-4) / 100
+
+
+def _split(data: dict[str, Any]) -> dict[str, str]:
+    """The split by date of the rows, as texts; empty if there is none."""
+    prepare = data.get("files", {}).get("prepare", {})
+    split = prepare.get("split") or data.get("federation", {}).get("split") or {}
+    known = {name: printable(str(split[name])) for name in ("column", "after", "missing") if name in split}
+    return known if {"column", "after"} <= known.keys() else {}
 
 
 def _named(data: dict[str, Any]) -> str:

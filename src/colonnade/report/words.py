@@ -126,6 +126,16 @@ def _steps(lines: Iterable[Line]) -> str:
     return join(list(dict.fromkeys(line.step.partition(": ")[0] for line in lines)))
 
 
+def what_dates_told(run: RunView) -> list[str]:
+    """What a split by date told the parties, in one sentence; none of a run without such a split."""
+    if not run.split:
+        return []
+    column, after = run.split["column"], run.split["after"]
+    also = " or is missing" if run.split.get("missing") == "leave out" else ""
+    told = f"whether its date (column {column}) is {after} or later{also}"
+    return [f"The owner told every party of each common row {told}, so that all test on the same rows."]
+
+
 def what_shows(run: RunView) -> str:
     """Whether a curious party could read the labels."""
     method = run.known_method

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, final
 
+import numpy as np
 from torch import Tensor
 
 from colonnade.core.option_names import accepts_old_names
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
-from colonnade.core.table import Table
+from colonnade.core.table import Table, owners_of
 from colonnade.errors import TableError
 from colonnade.run import run_files, training_loop
 from colonnade.run.absence import DropOuts
@@ -51,6 +52,7 @@ class Run:
         self.settings, self.folder, self.opened = plan.settings, folder, opened
         self.description = description or {}
         self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
+        self.dates: np.ndarray | None = None if len(owners_of(tables)) > 1 else tables[0].dates  # of the training rows
         self.history: list[dict[str, float]] = []
         self.findings: dict[str, Any] = {}  # what a report shows of the model that is kept
         self.seconds = 0.0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.run import run_files
 from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
 from colonnade.run.findings import find, known_importance
+from colonnade.run.period_findings import Judged, by_period
 from colonnade.runtime.setup import threads
 from colonnade.store import checkpoint
 from colonnade.wire.answer_memory import Absence
@@ -160,11 +163,11 @@ def _look(run: Run, absent: frozenset[str]) -> None:
         row["skipped"] = run.skipped
     if run.settings.when_away == "without":
         row["without"] = run.without
-    if len(run.schedule.valid_rows):
-        row |= _score(run, "valid", run.model.judged_held_out, absent)
-    if run.test_tables is not None:
-        rows = torch.arange(run.test_tables[0].rows)
-        row |= _score(run, "test", lambda: run.model.judged("test", rows, run.model.sides.leader()), absent)
+    judged = _judged(run, absent)
+    for part in judged:
+        row |= {f"{part.part}_{name}": value for name, value in run.task.metrics(part.outputs, part.labels).items()}
+    if judged:
+        run.evaluated = _evaluated(run, judged)
     run.losses = []
     run.history.append(
         row | {"bytes": run.ledger.bytes_for("train") + run.ledger.bytes_for("setup"), "seconds": run.seconds}
@@ -174,21 +177,42 @@ def _look(run: Run, absent: frozenset[str]) -> None:
         run_files.save_checkpoint(run)
 
 
-def _score(
-    run: Run, part: str, judged: Callable[[], tuple[Tensor, Tensor]], absent: frozenset[str]
-) -> dict[str, float]:
-    """Metrics on the way under the run's policy; none if it refuses, unless training waits for everybody."""
+def _judged(run: Run, absent: frozenset[str]) -> list[Judged]:
+    """What the model says of the rows that are held out, and of the rows to test on."""
+    found = []
+    if len(run.schedule.valid_rows):
+        dates = None if run.dates is None else run.dates[run.schedule.valid_rows.numpy()]
+        found.append(_judge(run, "valid", run.model.judged_held_out, absent, dates))
+    if run.test_tables is not None:
+        rows = torch.arange(run.test_tables[0].rows)
+        asked = partial(run.model.judged, "test", rows, run.model.sides.leader())
+        found.append(_judge(run, "test", asked, absent, run.test_tables[0].dates))
+    return [part for part in found if part is not None]
+
+
+def _judge(
+    run: Run,
+    part: str,
+    judged: Callable[[], tuple[Tensor, Tensor]],
+    absent: frozenset[str],
+    dates: np.ndarray | None,
+) -> Judged | None:
+    """Outputs and labels on the way under the run's policy; None if it refuses, unless training waits for everybody."""
     policy = run.settings.missing
     try:
         with run.releasing(), run.model.without(Absence(frozenset() if policy == "refuse" else absent, policy)):
-            outputs, labels = judged()
+            return Judged(part, *judged(), dates)
     except AwayError:
         if run.settings.when_away == "wait":
             raise
-        return {}
-    metrics = run.task.metrics(outputs, labels)
-    run.evaluated = {"part": part, "round": run.round, **find(run.task, outputs, labels)}
-    return {f"{part}_{name}": value for name, value in metrics.items()}
+        return None
+
+
+def _evaluated(run: Run, judged: Sequence[Judged]) -> dict[str, Any]:
+    """What a report shows of an evaluation: of the rows to test on, if there are some."""
+    last = judged[-1]
+    found = {"part": last.part, "round": run.round, **find(run.task, last.outputs, last.labels)}
+    return found | by_period(run.task, judged)
 
 
 def _stop_early(run: Run) -> None:

@@ -56,6 +56,15 @@ class Category:
         rows = np.flatnonzero(column >= 0)
         out[rows, column[rows]] = 1
 
+    def words(self, prepared: np.ndarray, way: str) -> np.ndarray:
+        """The column before its preparation, from codes or one-hot columns: texts, "other", None for missing values."""
+        if way == "embed":
+            texts = np.array(["other", *self.kept, None], object)
+            return np.asarray(texts[prepared[:, 0].astype(np.int64)])
+        texts = np.array([*self.kept, *([None] if self.missing else []), "other"], object)
+        known = prepared.any(axis=1)  # a text that training never saw has no column if training had no "other"
+        return np.asarray(np.where(known, texts[prepared.argmax(axis=1)], "other"))
+
 
 class Counts:
     """How many rows have each text of one column, counted batch by batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,11 @@ class LabelColumn(NamedTuple):
     classes: tuple[str, ...] = ()
 
 
-def labels_of(sheet: Sheet, kind: str = "classes", rows: Any = None) -> LabelColumn:
+def labels_of(sheet: Sheet, kind: str = "classes", rows: Any = None, classes: Sequence[str] = ()) -> LabelColumn:
     """The labels of some rows of a sheet, all of them if ``rows`` is None.
 
-    - ``"classes"``: class numbers from 0 (int64). Classes are sorted, as numbers if all are numbers.
+    - ``"classes"``: class numbers from 0 (int64). Classes are sorted, as numbers if all are numbers. ``classes`` gives
+      those of an earlier run instead; then a label that is none of them is refused.
     - ``"values"``: numbers to predict, float32.
     - ``"several"``: one column per label column, 0 or 1, float32 [rows, labels].
     """
@@ -38,10 +40,10 @@ def labels_of(sheet: Sheet, kind: str = "classes", rows: Any = None) -> LabelCol
         raise ConfigError(f"{len(sheet.labels)} label columns came for labels='{kind}'; give one, or labels='several'.")
     if kind == "values":
         return LabelColumn(_numbers(sheet, sheet.labels[0], rows).astype(np.float32))
-    return _classes(sheet, sheet.labels[0], rows)
+    return _classes(sheet, sheet.labels[0], rows, tuple(classes))
 
 
-def _classes(sheet: Sheet, column: str, rows: Any) -> LabelColumn:
+def _classes(sheet: Sheet, column: str, rows: Any, known: tuple[str, ...]) -> LabelColumn:
     texts = _texts(sheet, column, rows)
     names, codes = np.unique(texts, return_inverse=True)
     if len(names) > _MOST_CLASSES:
@@ -52,7 +54,15 @@ def _classes(sheet: Sheet, column: str, rows: Any) -> LabelColumn:
     numbers = [_number(text) for text in names]
     if all(number is not None for number in numbers):
         names, codes = _by_number(sheet, column, np.array(numbers, np.float64), codes)
-    return LabelColumn(codes, tuple(map(str, names)))
+    if not known:
+        return LabelColumn(codes, tuple(map(str, names)))
+    strange = [str(text) for text in names if str(text) not in known]
+    if strange:
+        raise TableError(
+            f"the label '{column}' of '{sheet.name}' holds {strange[0]!r:.60}, which is none of the classes "
+            f"{', '.join(known)} of the training labels; correct it, or train again."
+        )
+    return LabelColumn(np.array([known.index(str(text)) for text in names], np.int64)[codes], known)
 
 
 def _by_number(sheet: Sheet, column: str, numbers: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

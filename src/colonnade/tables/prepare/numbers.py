@@ -46,6 +46,15 @@ class Number:
         if self.absent:
             out[:, 1] = gone
 
+    def raw(self, prepared: np.ndarray) -> np.ndarray:
+        """The column before its preparation, from what :meth:`fill` wrote; NaN where a value was missing."""
+        if len(self.quantiles):
+            ranks = torch.special.ndtr(torch.from_numpy(prepared[:, 0].astype(np.float64))).numpy()
+            values = np.interp(ranks, np.linspace(0, 1, len(self.quantiles)), self.quantiles)
+        else:
+            values = prepared[:, 0].astype(np.float64) * self.deviation + self.mean
+        return np.where(prepared[:, 1] > 0, np.nan, values) if self.absent else values
+
 
 def fit_number(column: str, values: np.ndarray, scale: str) -> Number | None:
     """The preparation of one column, or None if the column has only one value, or none at all."""

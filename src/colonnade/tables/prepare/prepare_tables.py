@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.core.options import number, seed_of
-from colonnade.core.schedule import permutation
 from colonnade.core.table import Table, check_federation
 from colonnade.errors import ConfigError, TableError
 from colonnade.tables.prepare.label_column import labels_of
 from colonnade.tables.prepare.preparation import Preparation, fit
+from colonnade.tables.prepare.row_parts import SHARE, RowParts, random_parts
+from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet
 
 
@@ -21,7 +21,8 @@ def prepare(
     sheets: Sequence[Sheet],
     alignment: Any = None,
     *,
-    test: float = 0.2,
+    test: float | None = None,
+    split: TimeSplit | Mapping[str, Any] | None = None,
     seed: int = 0,
     numbers: str = "standard",
     categories: str = "one-hot",
@@ -34,8 +35,9 @@ def prepare(
 
     ``alignment`` has ``rows``, from each sheet's name to the row numbers that all have in common, in one order; or it
     is such a mapping itself; a row that a party does not have (``join="left"``) is -1. Without one, the sheets must
-    have the same ids in the same order. A share ``test`` of the rows is held out; the choice depends only on ``seed``
-    and their number. With ``test=0`` the second list is empty.
+    have the same ids in the same order. A share ``test`` of the rows is held out, a fifth by default; the choice
+    depends only on ``seed`` and their number. With ``test=0`` the second list is empty. Or the owner's dates decide, by
+    ``split``: a :class:`TimeSplit`, or its fields by name.
 
     ``unaligned`` keeps each party's rows that are not in the federation as ``table.unaligned`` of its training table.
 
@@ -48,25 +50,28 @@ def prepare(
     rows = _aligned(ordered, alignment)
     for sheet in ordered:
         sheet.check_unchanged()
-    train, held_out = parts(len(rows[0]), test, seed)
-    ids = _same_ids(ordered, [chosen[np.concatenate([train, held_out])] for chosen in rows])
+    by_date = _split_of(split, test, ordered)
+    if by_date is None:
+        parts = random_parts(len(rows[0]), SHARE if test is None else test, seed)
+    else:
+        parts = by_date.parts(ordered[0], rows[0])
+        ordered[0] = by_date.inputs_of(ordered[0])
+    ids = _same_ids(ordered, [chosen[parts.both] for chosen in rows])
     how: dict[str, Any] = {"numbers": numbers, "categories": categories, "most": most, "rarest": rarest}
     each = [
-        prepare_alone(
-            sheet, chosen, (train, held_out), ids, labels if sheet is ordered[0] else None, unaligned=unaligned, **how
-        )
+        prepare_alone(sheet, chosen, parts, ids, labels if sheet is ordered[0] else None, unaligned=unaligned, **how)
         for sheet, chosen in zip(ordered, rows, strict=True)
     ]
     both = [first for first, _ in each], [second for _, second in each]
-    for tables in both[: 1 + bool(len(held_out))]:
+    for tables in both[: 1 + bool(len(parts.test))]:
         check_federation(tables)
-    return both[0], both[1] if len(held_out) else []
+    return both[0], both[1] if len(parts.test) else []
 
 
 def prepare_alone(
     sheet: Sheet,
     rows: np.ndarray,
-    cut: tuple[np.ndarray, np.ndarray],
+    parts: RowParts,
     ids: np.ndarray | None = None,
     labels: str | None = None,
     *,
@@ -75,17 +80,17 @@ def prepare_alone(
 ) -> tuple[Table, Table]:
     """One party's tables of its aligned ``rows``, to train on and to test on; the second has at least one row.
 
-    ``cut`` is the result of :func:`parts`; ``labels`` is the kind of labels, at the owner. Rows of -1 are those that
-    the party does not have.
+    ``labels`` is the kind of labels, at the owner, whose tables have the dates of a split by date too. Rows of -1 are
+    those that the party does not have.
     """
-    train, held = cut
-    chosen = rows[np.concatenate([train, held])]
+    chosen = rows[parts.both]
     names = sheet.ids_at(chosen) if ids is None else ids
     others = np.setdiff1d(np.arange(sheet.rows), rows) if unaligned else np.arange(0)
-    preparation = fit(sheet, np.concatenate([_had(rows[train], sheet), others]), **how)
+    preparation = fit(sheet, np.concatenate([_had(rows[parts.train], sheet), others]), **how)
     columns = _columns(preparation, sheet, chosen) if preparation.width else None
     own = preparation.apply(sheet, others) if len(others) and preparation.width else None
     answers = None if labels is None else labels_of(sheet, labels, chosen)
+    dates = None if answers is None or parts.dates is None else parts.dates[parts.both]
 
     def table(part: slice) -> Table:
         return Table(
@@ -97,12 +102,13 @@ def prepare_alone(
             classes=() if answers is None else answers.classes,
             preparation=preparation,
             known=None if columns is None else chosen[part] >= 0,
+            dates=None if dates is None else dates[part],
         )
 
-    first = table(slice(0, len(train)))
-    return first if own is None else replace(first, unaligned=own), table(
-        slice(len(train), None) if len(held) else slice(0, 1)
-    )
+    cut = len(parts.train)
+    first = table(slice(0, cut))
+    second = table(slice(cut, None) if len(parts.test) else slice(0, 1))
+    return first if own is None else replace(first, unaligned=own), second
 
 
 def _had(rows: np.ndarray, sheet: Sheet) -> np.ndarray:
@@ -124,26 +130,22 @@ def _columns(preparation: Preparation, sheet: Sheet, rows: np.ndarray) -> np.nda
     return columns
 
 
-def parts(count: int, test: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which of ``count`` aligned rows are for training and which are held out, each in ascending order.
-
-    >>> [part.tolist() for part in parts(5, 0.4, seed=0)] == [part.tolist() for part in parts(5, 0.4, seed=0)]
-    True
-    """
-    start = seed_of(seed)
-    tested = round(check_share(test) * count)
-    if tested >= count:
-        raise ConfigError(f"test={test} of {count} aligned rows leaves none to train on; give less, or more rows.")
-    order = permutation(count, start, "test").numpy()
-    return np.sort(order[tested:]), np.sort(order[:tested])
+def _split_of(
+    given: TimeSplit | Mapping[str, Any] | None, test: float | None, sheets: Sequence[Sheet]
+) -> TimeSplit | None:
+    """The split by date, if one was given instead of a share."""
+    if given is None:
+        return None
+    refuse_both(test)
+    chosen = TimeSplit.of(given)
+    chosen.check_column(sheets[0], sheets[1:])
+    return chosen
 
 
-def check_share(test: float) -> float:
-    """The share of rows that is held out."""
-    share = number(test, "test")
-    if not 0 <= share < 1:
-        raise ConfigError(f"test={test} is out of range; give a share from 0 to below 1.")
-    return share
+def refuse_both(test: float | None) -> None:
+    """Refuse a share of rows beside a split by date."""
+    if test is not None:
+        raise ConfigError(f"test = {test} and split came, and either says which rows are held out; give one of them.")
 
 
 def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:

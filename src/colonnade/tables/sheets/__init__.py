@@ -1,4 +1,4 @@
-"""Organisations' files (CSV, gzip, Parquet), read without loading them into memory as a whole."""
+"""Organisations' files (CSV, gzip, Parquet, Arrow, DuckDB), read without loading them into memory as a whole."""
 
 from colonnade.tables.sheets.reading import read
 from colonnade.tables.sheets.sheet import Sheet

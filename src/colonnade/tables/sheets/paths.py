@@ -1,39 +1,61 @@
-"""The files of a user's paths and globs, their name, and the SHA-256 that shows whether a file has changed."""
+"""The sources of a user's paths and globs, their name, and the SHA-256 that shows whether one has changed."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
 import os
+import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from colonnade.errors import ConfigError, TableError
+from colonnade.tables.sheets.arrow_source import ArrowData, ArrowFile, is_arrow_data
 from colonnade.tables.sheets.csv_file import CsvFile
+from colonnade.tables.sheets.duckdb_source import SCHEME, DuckSource
 from colonnade.tables.sheets.parquet_file import ParquetFile
 
-File = CsvFile | ParquetFile
+File = CsvFile | ParquetFile | ArrowFile | ArrowData | DuckSource
 _CHUNK = 1 << 20
 _TEXT = (".csv", ".tsv", ".txt")
 _PARQUET = (".parquet", ".pq")
+_ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 
 
-def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
-    """The files of a path, a glob such as ``part-*.parquet``, or a list of those; a glob's in order of their names."""
-    asked = [files] if isinstance(files, str | os.PathLike) else list(files)
+def find_sources(files: Any) -> list[Any]:
+    """The files of a path, a glob such as ``part-*.parquet``, or a list of those; a glob's in order of their names.
+
+    Texts that name a DuckDB table or query, and Arrow data in memory, stand for themselves.
+    """
+    asked = [files] if isinstance(files, str | os.PathLike) or is_arrow_data(files) else list(files)
     if not asked:
         raise ConfigError("no file came; give a path, a glob such as 'part-*.parquet', or a list of those.")
-    every: list[Path] = []
-    for pattern in [os.fspath(path) for path in asked]:
-        is_glob = glob.has_magic(pattern) and not os.path.exists(pattern)
-        paths = sorted(glob.glob(pattern)) if is_glob else [pattern]
-        if not paths or not all(map(os.path.isfile, paths)):
-            raise TableError(f"there is no file {pattern}; give a path, or a glob that finds some.")
-        every += map(Path, paths)
-    if len(set(every)) != len(every):
-        raise ConfigError(f"a file came twice among {', '.join(map(str, every))}; give each once.")
-    return every
+    found = [source for one in asked for source in ([one] if _is_no_file(one) else _found(os.fspath(one)))]
+    paths = [source for source in found if isinstance(source, Path)]
+    if len(set(paths)) != len(paths):
+        raise ConfigError(f"a file came twice among {', '.join(map(str, paths))}; give each once.")
+    return found
+
+
+def _is_no_file(one: Any) -> bool:
+    return is_arrow_data(one) or (isinstance(one, str) and one.startswith(SCHEME))
+
+
+def _found(pattern: str) -> list[Path]:
+    is_glob = glob.has_magic(pattern) and not os.path.exists(pattern)
+    paths = sorted(glob.glob(pattern)) if is_glob else [pattern]
+    if not paths or not all(map(os.path.isfile, paths)):
+        raise TableError(f"there is no file {pattern}; give a path, or a glob that finds some.")
+    return [*map(Path, paths)]
+
+
+def open_source(source: Any, delimiter: str | None, encoding: str, id: str) -> File:
+    """A source as a stream: a file by its extension, a DuckDB table or query in the order of its ids, Arrow data."""
+    if isinstance(source, str):
+        return DuckSource(source, id)
+    return open_file(source, delimiter, encoding) if isinstance(source, Path) else ArrowData(source)
 
 
 def open_file(path: Path, delimiter: str | None, encoding: str) -> File:
@@ -43,7 +65,11 @@ def open_file(path: Path, delimiter: str | None, encoding: str) -> File:
         return ParquetFile(path)
     if kind in _TEXT:
         return CsvFile(path, delimiter, encoding)
-    raise ConfigError(f"{path} is of no kind that is read here; give .csv, .tsv or .txt, plain or .gz, or .parquet.")
+    if kind in _ARROW:
+        return ArrowFile(path)
+    raise ConfigError(
+        f"{path} is of no kind that is read here; give .csv, .tsv or .txt, plain or .gz, .parquet, .arrow or .feather."
+    )
 
 
 def name_of(paths: Sequence[Path]) -> str:
@@ -61,19 +87,30 @@ def name_of(paths: Sequence[Path]) -> str:
     return shared.rstrip("-_. 0123456789") or stems[0]
 
 
-def digest_of(paths: Sequence[Path]) -> str:
-    """SHA-256 over the bytes of all files, in order."""
+def digest_of(sources: Sequence[File]) -> str:
+    """SHA-256 over all sources, in order: over the bytes of files, over the rows of others."""
     total = hashlib.sha256()
-    for path in paths:
-        digest = hashlib.sha256()
-        try:
-            with path.open("rb") as file:
-                while chunk := file.read(_CHUNK):
-                    digest.update(chunk)
-        except OSError as error:
-            raise TableError(f"{path} cannot be read: {error.strerror}.") from error
-        total.update(digest.digest())
+    for source in sources:
+        total.update(source.digest() if isinstance(source, ArrowData | DuckSource) else _file_digest(source.path))
     return total.hexdigest()
+
+
+def size_of(source: File) -> int:
+    """The bytes that a source's ids are measured by. A DuckDB query may read anything, so there is no measure of it."""
+    if isinstance(source, DuckSource):
+        return sys.maxsize
+    return int(source.table.nbytes) if isinstance(source, ArrowData) else source.path.stat().st_size
+
+
+def _file_digest(path: Path) -> bytes:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror}.") from error
+    return digest.digest()
 
 
 def _kind(path: Path) -> str:

@@ -1,9 +1,8 @@
-"""``cn.read``: from files to a sheet. A CSV file is read once completely; of a Parquet file only the ids are read."""
+"""``cn.read``: from files to a sheet. A CSV file is read once completely; of typed sources only the ids are read."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,18 +15,17 @@ from colonnade.tables.sheets.id_rules import RULE, hashes, id_texts, is_text, ma
 from colonnade.tables.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
 from colonnade.tables.sheets.limits import check_id_length, check_ids
 from colonnade.tables.sheets.names import shown_names
-from colonnade.tables.sheets.paths import File, digest_of, find_files, name_of, open_file
+from colonnade.tables.sheets.paths import File, digest_of, find_sources, name_of, open_source, size_of
 from colonnade.tables.sheets.sheet import Sheet
 from colonnade.tables.sheets.values import MISSING, Words
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _HASH = 8  # bytes kept for an id beside its text
 _ID_BYTES = 1 << 20  # of ids that are hashed at a time, which takes forty times as many
 _SAMPLE = 1000  # rows of a typed text column that are checked for dates
 
 
 def read(
-    files: Paths,
+    files: Any,
     *,
     id: str,
     label: str | Sequence[str] | None = None,
@@ -41,7 +39,10 @@ def read(
     missing: Sequence[str] = MISSING,
     normalise: str | Sequence[str] = RULE,
 ) -> Sheet:
-    r"""One organisation's files as a sheet: CSV (plain or ``.gz``) or Parquet, one or many with the same columns.
+    r"""One organisation's files as a sheet: CSV (plain or ``.gz``), Parquet, Arrow, one or many with the same columns.
+
+    A source may also be a table or a query of a DuckDB database (``"duckdb:shop.duckdb?table=customers"``,
+    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a ``pyarrow.Table`` or ``RecordBatchReader`` in memory.
 
     ``id`` is the column that identifies the person of a row; its values are compared as texts under the rule
     ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.
@@ -55,15 +56,15 @@ def read(
     >>> sheet.name, sheet.ids.tolist(), sheet.kinds
     ('bank', ['ann', 'bob'], {'age': 'number', 'job': 'category'})
     """
-    rule, paths = make_rule(normalise), find_files(files)
+    rule, found = make_rule(normalise), find_sources(files)
     labels = (label,) if isinstance(label, str) else tuple(label or ())
     lists = [_names(numbers, "numbers"), _names(categories, "categories"), _names(leave_out, "leave_out")]
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
     if delimiter:
         _one_sign(delimiter, "delimiter")
-    sources = tuple(open_file(path, delimiter, encoding) for path in paths)  # first, because it finds most problems
-    digest = digest_of(paths)
-    sheet_name = name_of(paths) if name is None else name
+    sources = tuple(open_source(one, delimiter, encoding, id) for one in found)  # first: it finds most problems
+    digest = digest_of(sources)
+    sheet_name = name_of([source.path for source in sources]) if name is None else name
     _check_columns(sources, sheet_name, id, labels, [column for columns in lists for column in columns])
     stated = listed_kinds(*lists)
     features = [column for column in sources[0].names if column != id and column not in labels]
@@ -100,7 +101,7 @@ class _Reading:
         if source.typed and watched:
             _, first = next(source.batches(watched, lambda *_: True), (0, None))
             self._watch(watched, first and first.slice(0, _SAMPLE), typed=True)
-        rows, self.size = 0, self.size + source.path.stat().st_size
+        rows, self.size = 0, self.size + size_of(source)
         for _, batch in source.batches([self.id] if source.typed else source.names, lambda *_: True):
             rows += batch.num_rows
             for part in _parts(id_texts(batch.column(self.id), self.name, self.id)):

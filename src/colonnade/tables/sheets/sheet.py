@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.errors import TableError, printable
 from colonnade.tables.sheets.arrow import arrow
-from colonnade.tables.sheets.kinds import CATEGORY, NUMBER
+from colonnade.tables.sheets.kinds import CATEGORY, LEFT_OUT, NUMBER
 from colonnade.tables.sheets.names import shown_names
 from colonnade.tables.sheets.paths import File, digest_of
 from colonnade.tables.sheets.rows import WantedRows
@@ -75,9 +75,13 @@ class Sheet:
         """The columns that a preparation uses: numbers and categories."""
         return tuple(name for name, kind in self.kinds.items() if kind in (NUMBER, CATEGORY))
 
+    def leaving_out(self, column: str) -> Sheet:
+        """The same sheet, in which this column is no input of a model."""
+        return replace(self, kinds={**self.kinds, column: LEFT_OUT})
+
     def check_unchanged(self) -> None:
         """Refuse to go on if the files have changed since they were read."""
-        now = digest_of(self.files)
+        now = digest_of(self.sources)
         if now != self.digest:
             raise TableError(
                 f"the files of '{self.name}' have changed since they were read (SHA-256 {now[:12]}..., it was "

@@ -1,0 +1,79 @@
+"""``colonnade describe JOB.toml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from colonnade.cli.align_command import aligning, who_learns_of
+from colonnade.cli.app import Json, app, clean, echo, out, print_json
+from colonnade.description.description_result import Description
+from colonnade.disk.whole_files import make_folder, write_text
+from colonnade.jobs.job_file import Job, read_job
+from colonnade.jobs.run_job import Gathered, describe_job, gather
+from colonnade.jobs.table_sections import Files
+from colonnade.report.description_page import description_page
+from colonnade.report.words import size
+
+
+@app.command(epilog="Example: colonnade describe examples/describe.toml --bins")
+def describe(
+    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file; its [describe] says how.")],
+    bins: Annotated[bool, typer.Option("--bins", help="Show every column's bins, too.")] = False,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write columns.csv and bins.csv to this folder.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one HTML page.")] = None,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Say what every party's columns tell about the labels, from sums per bin; train nothing."""
+    what = read_job(job)
+    found = describe_job(what, _gathered(what, quiet=quiet))
+    if csv is not None:
+        folder = make_folder(csv)
+        for table in ("columns", "bins"):
+            write_text(folder / f"{table}.csv", found.to_csv(table))
+    if page is not None:
+        make_folder(page.parent)
+        write_text(page, description_page(found, what.name))
+    if json:
+        print_json(found.to_json())
+    else:
+        _show(found, bins=bins)
+
+
+def _gathered(job: Job, *, quiet: bool) -> Gathered:
+    if not isinstance(job.data, Files):
+        return gather(job)
+    with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:
+        return gather(job, on_progress)
+
+
+def _show(found: Description, *, bins: bool) -> None:
+    head, *lines = found.lines()
+    _print_table(list(head), [list(line) for line in lines])
+    for column in found.strongest if bins else ():
+        echo(f"\n{column.column} of {column.party} against {column.target}")
+        rows = [
+            [one.title, f"{one.rows:,}", *([_number(one.mean)] if one.positives is None else [
+                f"{one.positives:,}", _number(one.woe)])]
+            for one in column.bins
+        ]  # fmt: skip
+        _print_table(["bin", "rows", "mean"] if len(rows[0]) == 3 else ["bin", "rows", "positives", "WoE"], rows)
+    echo(f"\n{found.rows:,} rows, {size(found.bytes)}, {found.seconds:.1f} CPU seconds")
+    echo("\n".join([*found.notes, *found.opened]))
+
+
+def _print_table(head: list[str], rows: list[list[str]]) -> None:
+    table = Table(*head, box=None, padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*(clean(cell).replace("[", r"\[") for cell in row))
+    out.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
