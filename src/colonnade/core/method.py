@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -135,7 +136,7 @@ class Parties(ABC):
     """All parties, as a method sees them at the owner. Runtimes implement it; methods use it."""
 
     names: list[str]
-    home: Collection[int] = ()
+    home: AbstractSet[int] = frozenset()
     """The numbers of the parties that are the owner's own part: what it asks of them never travels."""
 
     def __len__(self) -> int:

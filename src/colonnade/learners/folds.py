@@ -40,7 +40,8 @@ def cross_fit(learner: Learner, x: Tensor, y: Tensor, task: Task, folds: int, se
             f"{len(x)} rows came for {folds} folds; cross-fitting needs at least two rows in each, so give more rows "
             "or fewer folds."
         )
-    fold, outputs, state = folds_of(len(x), folds), torch.empty(len(x), task.outputs), {}
+    fold, outputs = folds_of(len(x), folds), torch.empty(len(x), task.outputs)
+    state: State = {}
     for number in range(folds):
         inside = fold == number
         fitted = learner.fit(x[~inside], y[~inside], task, seed)

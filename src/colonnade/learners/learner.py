@@ -89,7 +89,7 @@ def make_learner(text: str) -> Learner:
     if name not in _learners:
         raise unknown("learner", name, _learners)
     make = _learners[name]
-    known = [field.name for field in fields(make)] if isinstance(make, type) else []  # type: ignore[arg-type]
+    known = [field.name for field in fields(make)] if isinstance(make, type) else []
     for option in options:
         if option not in known:
             raise unknown(f"option of {name}", option, known)

@@ -66,7 +66,7 @@ class Network(Learner):
             net.train()
             for batch in train[torch.randperm(len(train))].split(BATCH):
                 optimizer.zero_grad()
-                task.party_loss(net(x[batch]), y[batch]).backward()  # type: ignore[no-untyped-call]
+                task.party_loss(net(x[batch]), y[batch]).backward()
                 optimizer.step()
             loss = self._loss(net, x[held], y[held], task)
             better = loss < best

@@ -286,7 +286,7 @@ def _slopes(owner: Owner, replies: list[Embedding], turn: Turn) -> list[Gradient
         each = [reply.h.detach().requires_grad_() for reply in replies]
         heads = [torch.randn(h.shape[1], owner.outputs) / h.shape[1] ** 0.5 for h in each]
         total = torch.stack([h @ head for h, head in zip(each, heads, strict=True)]).sum(0) / len(each)
-        owner.loss(total, turn).backward()  # type: ignore[no-untyped-call]
+        owner.loss(total, turn).backward()
     return [Gradient(cast(Tensor, h.grad)) for h in each]
 
 

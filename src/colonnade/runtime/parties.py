@@ -92,7 +92,7 @@ class AllParties(Parties):
     def _call(self, step: Callable[..., Any], turn: Turn, all: Any, each: Each, to: To) -> Call:
         """What is asked of whom, sealed and counted; refused if nobody who is asked can answer."""
         chosen = self._everybody if to is None else sorted(set(to))
-        check_step(step, self.runs_at, *(("owner",) if self.home.issuperset(chosen) else ()))
+        check_step(step, self.runs_at, *(("owner",) if self.home >= set(chosen) else ()))
         self._asked.update(chosen)
         call = Call(step, step.__name__, turn, chosen, shared=each is None)
         absent = self.presence.absence.absent
