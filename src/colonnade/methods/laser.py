@@ -105,11 +105,10 @@ class LASER(Method):
         return [owner.top(_mean(h, known & members.unsqueeze(-1))) for members in sets]
 
     def _embeddings(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Everybody's embeddings [M, b, E], zeros for those who are absent."""
-        here = [k for k in range(owner.parties) if k not in owner.absent]
-        h = torch.zeros(owner.parties, len(turn.rows), self.embedding)
-        h[here] = torch.stack([reply.h for reply in parties.ask(self.embed, turn, to=here)])
-        return h
+        """Everybody's embeddings [M, b, E]; whatever stands for the absent is nobody's and not in any mean."""
+        alone = owner.has_columns and len(owner.absent) == owner.parties - 1
+        replies = parties.ask(self.embed, turn, to=[0] if alone else None)
+        return torch.stack([reply.h for reply in replies] * (owner.parties if alone else 1))
 
 
 def _members(owner: Owner, known: Tensor, turn: Turn) -> Tensor:
