@@ -11,6 +11,7 @@ import torch
 
 import colonnade as cn
 from colonnade.errors import ColonnadeError
+from colonnade.jobs.job_file import read_job
 from colonnade.models.pretrained import own_rows
 
 
@@ -66,8 +67,23 @@ def test_every_runtime_and_a_resumed_run_begin_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [({"epochs": 0}, "give 1 or more"), ({"by": "guess"}, "way to pretrain")]
+    ("options", "words"),
+    [({"epochs": 0}, "give 1 to 1000"), ({"epochs": 1001}, "give 1 to 1000"), ({"by": "guess"}, "way to pretrain")],
 )
 def test_wrong_options_are_refused(options: dict[str, object], words: str) -> None:
     with pytest.raises(ColonnadeError, match=words):
         cn.Pretrained(**options)  # type: ignore[arg-type]
+
+
+def test_a_job_names_it(tmp_path: Path) -> None:
+    lines = [
+        "[data]",
+        'load = "digits"',
+        "parties = 2",
+        "[train]",
+        'method = "laser"',
+        "[model]",
+        'kind = "pretrained"',
+    ]
+    (tmp_path / "job.toml").write_text("\n".join([*lines, 'by = "masked"', "epochs = 3", "hidden = [9]"]))
+    assert read_job(tmp_path / "job.toml").model == cn.Pretrained((9,), epochs=3, by="masked")

@@ -15,6 +15,7 @@ from colonnade.models.mlp import MLP
 WAYS = ("autoencoder", "masked")
 HIDDEN_SHARE = 0.3  # of a row's numbers, if they are masked
 BATCH, RATE = 256, 0.001
+MOST_EPOCHS = 1000  # a plan of another side may ask for them
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,10 @@ class Pretrained:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
-        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 1:
-            raise ConfigError(f"epochs={self.epochs!r} of a pretrained network is out of range; give 1 or more.")
+        if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or not 1 <= self.epochs <= MOST_EPOCHS:
+            raise ConfigError(
+                f"epochs={self.epochs!r} of a pretrained network is out of range; give 1 to {MOST_EPOCHS}."
+            )
         if self.by not in WAYS:
             raise unknown("way to pretrain", self.by, WAYS)
 
