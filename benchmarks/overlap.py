@@ -58,6 +58,9 @@ METHODS = {
     "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH)),
     "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH), rows=cn.common_rows),
     "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
+    "laser-sets": How(
+        'laser, counts="sets", all rows', cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets"), epochs=3.0
+    ),
 }
 """A method more is a line more; one that learns alone finds the partners' other rows in ``table.unaligned``."""
 USUAL = [name for name in METHODS if not name.endswith("-common")]

@@ -41,7 +41,7 @@ from colonnade.methods import (
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
 from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
 from colonnade.run.training import Run
@@ -108,6 +108,7 @@ __all__ = [
     "Owner",
     "Parties",
     "Preparation",
+    "Pretrained",
     "RandomLabels",
     "ResNet",
     "Run",

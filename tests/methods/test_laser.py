@@ -16,7 +16,7 @@ from test_contract import TOLERANCE, check_same_apart, everything, federation, w
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade.errors import AwayError, ModelError
+from colonnade.errors import AwayError, ConfigError, ModelError
 from colonnade.methods.laser import _mean, _members, _shares
 
 METHOD = cn.LASER(embedding=4, hidden=6, lr=0.1, momentum=0.0, decay=0.0)
@@ -91,13 +91,23 @@ def _start(tables: list[cn.Table]) -> cn.Run:
 def test_shares_are_those_of_all_sets_and_sum_to_one(owner: str) -> None:
     run = train(partial(owner), rounds=1, test=None)
     known = run.owner.known(cn.Turn(0, torch.arange(60)))
-    shares, fixed = _shares(run.owner, known), int(owner == "first")
+    shares, fixed = _shares(run.owner, known, "rows"), int(owner == "first")
     for row in range(60):
         m = int(known[fixed:, row].sum())
         sizes = range(1, len(known) + 1)
         expected = [math.comb(m, size - fixed) for size in sizes]
         whole = sum(expected)
         torch.testing.assert_close(shares[:, row], torch.tensor([n / max(whole, 1) for n in expected]))
+
+
+def test_every_set_of_every_row_may_count_alike() -> None:
+    run = train(partial(), rounds=1, test=None)
+    known = run.owner.known(cn.Turn(0, torch.arange(60)))
+    sets = _shares(run.owner, known, "sets")
+    torch.testing.assert_close(sets.sum(0), 60 * 2.0 ** known[1:].sum(0) / (2.0 ** known[1:].sum(0)).sum())
+    torch.testing.assert_close(sets / sets.sum(0), _shares(run.owner, known, "rows"))
+    with pytest.raises(ConfigError, match="what counts alike"):
+        cn.LASER(counts="people")
 
 
 def test_every_set_of_a_size_is_drawn_alike() -> None:

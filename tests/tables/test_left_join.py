@@ -238,6 +238,7 @@ def test_a_job_joins_left(tmp_path: Path) -> None:
     assert run.description["data"]["files"]["align"]["join"] == "left"
     scores = cn.score(run, files(tmp_path), mode="plain", missing="zero")
     assert len(scores.ids) == 40  # for everyone, also for those whom only the bank knows
+    assert scores.notes == ("20 rows are scored without shop (zero), which does not know them",)
     (tmp_path / "job.toml").write_text(JOB.replace('"left"', '"outer"'))
     with pytest.raises(ConfigError, match="unknown join of an alignment"):
         read_job(tmp_path / "job.toml")

@@ -287,5 +287,8 @@ def _check_option(what: str, value: Any, default: Any) -> None:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(type(entry) is int and entry > 0 for entry in value):
             raise ConfigError(f"{what} is not a list of positive whole numbers.")
+    elif isinstance(default, str):
+        if not isinstance(value, str):
+            raise ConfigError(f"{what} is not a text.")
     elif type(value) not in (int, type(default)) or value < 0:
         raise ConfigError(f"{what} is not {_WORDS[type(default)]} of at least 0.")

@@ -17,8 +17,8 @@ gradient at the cut   message ``Gradient.slope``, zero for rows that the party d
 *Deviations.* In the paper every client has labels and a fusion model g_k of its own, and predicts from the sets that
 contain itself. Here one owner has the labels, so there is one g, which the owner holds; if it has columns, every set
 contains them. The paper draws the sets once per batch, whose rows are all known to the same clients; here each row has
-sets of its own, each a part of the next larger one, so a batch may mix rows. The paper's loss sums over all sets,
-so a row that m clients know counts 2^m - 1 times; here it is their mean, and every row counts once.
+sets of its own, each a part of the next larger one, so a batch may mix rows. In the paper's loss every set of every
+row counts alike (``counts="sets"``), so a row that m clients know counts 2^m - 1 times; by default a row counts once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from torch import Tensor, nn
 
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
-from colonnade.errors import ModelError
+from colonnade.errors import ModelError, unknown
 from colonnade.methods.steps import Embedding, follow, learn, leaves
+
+COUNTS = ("rows", "sets")
 
 
 @register
@@ -52,8 +54,14 @@ class LASER(Method):
 
     lr: float = 0.3
     hidden: int = 60
+    counts: str = "rows"
 
     follow = staticmethod(follow)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.counts not in COUNTS:
+            raise unknown("choice of what counts alike in laser", self.counts, COUNTS)
 
     # party k: holds x_k of the rows that it has, and f_k
 
@@ -86,7 +94,7 @@ class LASER(Method):
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """Embeddings up, one step on the loss of one random set of every size, gradients down."""
         h, known = leaves(parties.ask(self.embed, turn)), owner.known(turn)
-        members, shares = _members(owner, known, turn), _shares(owner, known)
+        members, shares = _members(owner, known, turn), _shares(owner, known, self.counts)
         losses = owner.task.loss_of_each(
             owner.top(_mean(torch.stack(h), members)), owner.task.targets(owner.labels(turn))
         )
@@ -105,11 +113,10 @@ class LASER(Method):
         return [owner.top(_mean(h, known & members.unsqueeze(-1))) for members in sets]
 
     def _embeddings(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Everybody's embeddings [M, b, E], zeros for those who are absent."""
-        here = [k for k in range(owner.parties) if k not in owner.absent]
-        h = torch.zeros(owner.parties, len(turn.rows), self.embedding)
-        h[here] = torch.stack([reply.h for reply in parties.ask(self.embed, turn, to=here)])
-        return h
+        """Everybody's embeddings [M, b, E]; whatever stands for the absent is nobody's and not in any mean."""
+        alone = owner.has_columns and len(owner.absent) == owner.parties - 1
+        replies = parties.ask(self.embed, turn, to=[0] if alone else None)
+        return torch.stack([reply.h for reply in replies] * (owner.parties if alone else 1))
 
 
 def _members(owner: Owner, known: Tensor, turn: Turn) -> Tensor:
@@ -122,14 +129,16 @@ def _members(owner: Owner, known: Tensor, turn: Turn) -> Tensor:
     return (places < sizes) & known
 
 
-def _shares(owner: Owner, known: Tensor) -> Tensor:
-    """The share of each size [M, b] in all sets of those who know a row; 0 for sizes that it has no set of."""
+def _shares(owner: Owner, known: Tensor, counts: str) -> Tensor:
+    """The share of each size [M, b] in all sets of those who know a row, or who know any of the rows."""
     fixed, most = int(owner.has_columns), len(known)
     sets = torch.tensor([[math.comb(n, size) for size in range(most + 1)] for n in range(most + 1)]).double()
     sets[:, 0] *= fixed  # a set without anybody is one only beside the owner's columns
     others = known[fixed:].sum(0)
     chosen = sets[others, (1 - fixed) : most + 1 - fixed].T
-    return (chosen / chosen.sum(0).clamp(min=1)).float()
+    each = chosen.sum(0)
+    whole = each if counts == "rows" else each.sum() / known.any(0).sum().clamp(min=1)
+    return (chosen / whole.clamp(min=1)).float()
 
 
 def _mean(h: Tensor, members: Tensor) -> Tensor:

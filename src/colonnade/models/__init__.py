@@ -2,7 +2,8 @@
 
 A builder may also have ``decision(embedding, classes)``, which returns the layers above the embedding. Methods that put
 a whole model at every party (``vfedmh``, ``aggvfl``) use it, so that a LeNet is a whole LeNet. It may also have
-``decoder(shape, embedding)``, the network from an embedding back to all numbers of a row, which ``apfed`` uses.
+``decoder(shape, embedding)``, the network from an embedding back to all numbers of a row, which ``apfed`` uses. And it
+may have ``pretrain(net, table, width)``, which a party calls on its own rows once the network is built.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from colonnade.core.options import describe_builder, make_builder
 from colonnade.models.apfed_cnn import APFedCNN
 from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
+from colonnade.models.pretrained import Pretrained
 from colonnade.models.resnet import ResNet
 from colonnade.models.table_net import TableNet
 
@@ -29,6 +31,7 @@ KINDS: dict[str, Any] = {
     "resnet": ResNet,
     "apfed-cnn": APFedCNN,
     "table-net": TableNet,
+    "pretrained": Pretrained,
 }
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "APFedCNN",
     "LeNet",
     "ModelBuilder",
+    "Pretrained",
     "ResNet",
     "SmallCNN",
     "TableNet",

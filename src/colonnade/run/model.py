@@ -189,6 +189,8 @@ class Model:
     def without(self, absence: Absence) -> Iterator[None]:
         """Leave out those who are absent for the duration; refitted heads are put back as they were."""
         names = self.parties.names
+        if self.method.any_subset:
+            absence = replace(absence, policy="zero")  # the method ignores what stands for the absent
         here = [k for k, name in enumerate(names) if name not in absence.absent]
         refits = absence.policy == "refit" and not absence.training and len(here) < len(names) and self.method.refits
         before = pack(self.owner.kept()) if refits else {}

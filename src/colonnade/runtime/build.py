@@ -54,6 +54,8 @@ class Build:
         net = self._made(lambda: self.model(self.table.shape, width), "model=", what)
         if self.tried:
             _try_network(net, self.table, self.table.draw(_few_rows(self.table)), width)
+            if hasattr(self.model, "pretrain"):
+                self.model.pretrain(net, self.table, width)
         return net
 
     def decision(self, embedding: int, classes: int) -> nn.Module | None:

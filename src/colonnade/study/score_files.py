@@ -56,7 +56,8 @@ def score(
     label is needed. With ``missing="refuse"`` (the run's policy if None) the ids that all parties know are aligned and
     scored. Any other policy aligns the owner with each party by itself, so each pair learns what ids it has in common,
     and every row of the owner that somebody knows is scored; the policy stands for those who do not know it. A method
-    that predicts alone (APFed) asks nobody, and needs the owner's file only. ``mode``, ``minimum``, ``maximum`` and
+    that predicts alone (APFed) asks nobody, and needs the owner's file only; ``laser`` also scores rows that only the
+    owner knows, if it has columns. ``mode``, ``minimum``, ``maximum`` and
     ``seed`` are those of :func:`colonnade.align`; :func:`who_will_learn` says who learns what.
 
     ``scores.write("scores.parquet")`` writes ids and predictions; ``scores.notes`` say what was not scored, and why.
@@ -76,7 +77,7 @@ def score(
         values=torch.cat(predictions)[torch.from_numpy(order)],
         names=run.names or tuple(map(str, range(run.task.outputs))),
         task=run.task.name,
-        notes=tuple(_notes(owner, groups, policy)),
+        notes=tuple(_notes(owner, groups, policy, asks=not run.method.predicts_alone)),
         ledger=ledger,
     )
 
@@ -179,12 +180,12 @@ def _in_order(run: Run, tables: list[Table]) -> list[Table]:
     return sorted(tables, key=lambda table: place[table.name])
 
 
-def _notes(owner: Sheet, groups: Sequence[RowGroup], policy: str) -> Iterator[str]:
+def _notes(owner: Sheet, groups: Sequence[RowGroup], policy: str, *, asks: bool) -> Iterator[str]:
     scored = sum(len(group.rows[owner.name]) for group in groups)
     if scored < owner.rows:
         why = "not all parties know them" if policy == "refuse" else "nobody else knows them"
         yield f"{owner.rows - scored} of {owner.rows} rows of '{owner.name}' are not scored: {why}"
     for group in groups:
-        if group.absent and len(group.rows) > 1:
+        if group.absent and asks:
             count = len(group.rows[owner.name])
             yield f"{count} rows are scored without {', '.join(group.absent)} ({policy}), which does not know them"
