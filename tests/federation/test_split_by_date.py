@@ -58,12 +58,12 @@ def leaving_out(more: str = SPLIT) -> dict[str, str]:
 
 def in_one_process(folder: Path) -> Any:
     """The same job in one process, with the secrets that the sides drew."""
-    paper = read_owner_file(folder / "bank" / "job.toml")
-    parties = [paper.own, *(PartySection(one, f"../{one}/table.csv", "id") for one in PARTIES)]
-    files = Files(tuple(parties), AlignSection(mode="plain"), paper.prepare, folder / "bank")
+    side_file = read_owner_file(folder / "bank" / "job.toml")
+    parties = [side_file.own, *(PartySection(one, f"../{one}/table.csv", "id") for one in PARTIES)]
+    files = Files(tuple(parties), AlignSection(mode="plain"), side_file.prepare, folder / "bank")
     secrets = {one: next((folder / f"run-{one}").glob("*-*/secret.key")).read_bytes() for one in PARTIES}
     own = (folder / "run-bank" / "secret.key").read_bytes()
-    job = replace(paper.job, data=files, train=replace(paper.job.train, runtime="loop"))
+    job = replace(side_file.job, data=files, train=replace(side_file.job.train, runtime="loop"))
     return train_job(job, secrets={OWNER: own, "bank": own, **secrets})
 
 
@@ -99,8 +99,8 @@ def test_its_model_predicts_rows_without_dates(sides: Sides) -> None:
     undated = [line.rpartition(",")[0] for line in (sides.folder / "bank" / "table.csv").read_text().splitlines()]
     (sides.folder / "new.csv").write_text("\n".join(undated) + "\n")
     listener: Any = Near({name: sides.guests.setdefault(name, sides.guest(name)) for name in PARTIES}, {})
-    paper = sides.owner_paper(**leaving_out())
-    host = Prediction(paper, sides.folder / "run-bank", [str(sides.folder / "new.csv")], listener=listener)
+    side_file = sides.owner_file(**leaving_out())
+    host = Prediction(side_file, sides.folder / "run-bank", [str(sides.folder / "new.csv")], listener=listener)
     try:
         host.gather()
         assert len(host.score().ids) == 60
@@ -252,7 +252,7 @@ def test_more_rows_than_a_word_has_room_for_are_refused_at_the_owner() -> None:
     ],
 )
 def test_terms_with_another_split_are_refused_by_field(change: dict[str, Any], field: str, sides: Sides) -> None:
-    terms = terms_of(sides.owner_paper(**leaving_out()))
+    terms = terms_of(sides.owner_file(**leaving_out()))
     check_terms_form(terms)
     terms["prepare"]["split"] |= change
     with pytest.raises(MessageError, match=field):
