@@ -180,13 +180,22 @@ def test_main_directions_are_those_of_the_covariance() -> None:
     x = rows() @ torch.diag(torch.tensor([5.0, 1.0, 1.0, 0.1])) + 3
     directions = directions_of(x, 2)
     places = projected(x, directions)
-    torch.testing.assert_close(places.mean(0), torch.zeros(2), atol=1e-4, rtol=0)
-    torch.testing.assert_close(places.std(0, correction=0), torch.ones(2), atol=1e-3, rtol=0)
-    assert abs(float((places[:, 0] * places[:, 1]).mean())) < 1e-3
-    standard = (x - x.mean(0)) / x.std(0, correction=0)
-    largest = torch.linalg.eigvalsh(standard.T @ standard / len(x))[-2:].sum()
-    along = torch.nn.functional.normalize(directions[1:] * x.std(0, correction=0), dim=1)
-    torch.testing.assert_close((standard @ along.T).square().mean(0).sum(), largest, rtol=1e-3, atol=0)
+    torch.testing.assert_close(places.mean(0), torch.zeros(2), atol=0.02, rtol=0)
+    torch.testing.assert_close(places.std(0, correction=0), torch.ones(2), atol=0.05, rtol=0)
+    assert abs(float((places[:, 0] * places[:, 1]).mean())) < 0.05
+    near = ((x - directions[0]) / directions[1]).clamp(-3, 3) - directions[2]
+    largest = torch.linalg.eigvalsh(near.T @ near / len(x))[-2:].sum()
+    along = torch.nn.functional.normalize(directions[3:], dim=1)
+    torch.testing.assert_close((near @ along.T).square().mean(0).sum(), largest, rtol=1e-3, atol=0)
+
+
+def test_a_few_large_amounts_do_not_turn_the_directions() -> None:
+    x = rows()
+    x[:, 1] = x[:, 0] + 0.1 * x[:, 1]
+    far = x.clone()
+    far[:3, 2:] = torch.tensor([[1e6, 1e6]])
+    plain, drawn = (torch.nn.functional.normalize(directions_of(each, 1)[3:], dim=1) for each in (x, far))
+    assert float((plain * drawn).sum().abs()) > 0.95
 
 
 def test_more_directions_than_columns_are_zero() -> None:
