@@ -135,8 +135,15 @@ def test_optimiser_buffers_of_another_shape_are_refused(change: Callable[[str, T
 
 
 def test_what_cannot_be_kept_is_said() -> None:
-    with pytest.raises(TypeError, match="a dict cannot be kept as state"):
-        pack({"notes": {}})
+    with pytest.raises(TypeError, match="a list cannot be kept as state"):
+        pack({"notes": []})
+
+
+def test_a_dictionary_of_tensors_is_replaced_whole() -> None:
+    packed = pack({"trees": {"value": torch.arange(3.0), "left": torch.arange(2)}})
+    trees = {"value": torch.zeros(7), "other": torch.zeros(1)}
+    unpack({"trees": trees}, packed, "owner")
+    assert trees.keys() == {"value", "left"} and torch.equal(trees["value"], torch.arange(3.0))
 
 
 def test_packed_tensors_are_contiguous() -> None:

@@ -25,6 +25,7 @@ OWNERS_STEPS = {
     "local": ["follow", "logits"],
     "apfed": ["follow", "logits", "shift", "uphill"],
     "multivfl": ["adopt", "decide", "learn", "top"],
+    "oneshot": ["columns"],
     "fedoptimus": ["adopt", "choose", "decide", "learn", "score", "top"],
 }
 METHODS = {case.method.name: type(case.method) for case in CASES}

@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 import colonnade as cn
 from colonnade.errors import ConfigError, MessageError
 from colonnade.methods.label_codes import hard
-from colonnade.methods.oneshot import as_scores
+from colonnade.methods.party_fits import as_scores
 
 TREES = "trees(iterations=30, rate=0.1)"
 QUICK = cn.OneShot(learner=TREES, top=TREES)
@@ -190,9 +190,9 @@ def test_a_run_is_opened_again_with_its_trees(tmp_path: Path, pair: tuple[list[c
 def test_scores_beyond_their_range_are_refused_by_name(
     pair: tuple[list[cn.Table], list[cn.Table]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from colonnade.methods import oneshot
+    from colonnade.methods import party_fits
 
-    monkeypatch.setattr(oneshot, "as_scores", lambda o, task: as_scores(o, task) * 1e6)
+    monkeypatch.setattr(party_fits, "as_scores", lambda o, task: as_scores(o, task) * 1e6)
     with pytest.raises(MessageError, match=r"'.+' sent the score .*e\+0\d; scores lie within 1000"):
         cn.train(pair[0], QUICK)
 

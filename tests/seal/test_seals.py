@@ -227,7 +227,7 @@ def test_clipped_values_are_counted_and_too_many_are_refused() -> None:
     ("theirs", "why"),
     [
         (cn.Bits(4, scale=6.0), r"masked 'o' for another sum .* the same seals"),
-        (cn.Bits(7, scale=8.0), r"sent 'o' as .*codes of 9 bits where 6"),
+        (cn.Bits(7, scale=8.0), r"sent 'o' and 'o.form' as .*codes of 9 bits where 6"),
     ],
     ids=["scale", "ring"],
 )

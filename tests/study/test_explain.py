@@ -70,7 +70,7 @@ def test_every_method_can_be_asked(method: Method, runtime: str) -> None:
     owner = "first" if method.needs_owner_columns else "labels"
     test = federation(1, owner)
     before, states = run.predict(test), run.model.states()
-    for by in [way for way in WAYS if way != "shapley" or method.any_subset]:
+    for by in [way for way in WAYS if way != "shapley" or method.name == "laser"]:
         found = cn.importance(run, test, by=by, repeats=2)
         others = [name for name in found.each if name != "owner"]
         assert others == [table.name for table in test[1:]]

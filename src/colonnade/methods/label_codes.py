@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from colonnade.core.owner_side import Owner
 from colonnade.core.schedule import Turn
 from colonnade.core.task import Task
 from colonnade.errors import MessageError
-from colonnade.seal.pack import pack, smallest, unpack
 
 
 class Labels(NamedTuple):
@@ -28,7 +28,7 @@ def labels_to_send(owner: Owner, turn: Turn) -> Labels:
         return Labels(y)
     whole = hard(y, protected=owner.protected) if task.name == "classes" else y.round().long().reshape(-1)
     bits = bits_of(task)
-    return Labels(torch.from_numpy(pack(whole.numpy().astype(smallest(bits)), bits)))
+    return Labels(torch.from_numpy(_packed(whole.numpy(), bits)))
 
 
 def labels_received(sent: Labels, rows: int, task: Task) -> Tensor:
@@ -36,7 +36,7 @@ def labels_received(sent: Labels, rows: int, task: Task) -> Tensor:
     if task.name == "values":
         return sent.y
     count = rows if task.name == "classes" else rows * task.outputs
-    codes = torch.from_numpy(unpack(sent.y.numpy(), bits_of(task), count).astype(np.int64))
+    codes = torch.from_numpy(_unpacked(sent.y.numpy(), bits_of(task), count))
     if task.name == "several":
         return codes.view(rows, task.outputs).float()
     if len(codes) and int(codes.max()) >= task.outputs:
@@ -66,3 +66,15 @@ def hard(y: Tensor, *, protected: bool) -> Tensor:
     if not y.is_floating_point():
         return y
     return (y - y.mean(0) if protected else y).argmax(1)
+
+
+def _packed(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
+    """Whole numbers of a few bits each, lowest bit first, without gaps."""
+    return np.packbits(((codes[:, None] >> np.arange(bits)) & 1).astype(np.uint8), bitorder="little")
+
+
+def _unpacked(raw: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.int64]:
+    if raw.ndim != 1 or len(raw) != -(-count * bits // 8):
+        raise MessageError(f"labels came in {raw.size} bytes, where {count} labels of {bits} bits were expected.")
+    each = np.unpackbits(raw, count=count * bits, bitorder="little").reshape(count, bits)
+    return np.asarray(each.astype(np.int64) @ (1 << np.arange(bits)))
