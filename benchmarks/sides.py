@@ -212,7 +212,8 @@ class Trial:
     def requests(self, name: str) -> list[dict[str, Any]]:
         """The requests that a side has received, as its audit log has them."""
         log = self.audit_log(name)
-        lines = [] if log is None else log.read_bytes().splitlines()
+        whole = b"" if log is None else log.read_bytes().rpartition(b"\n")[0]  # the last line may be half written yet
+        lines = whole.splitlines()
         return [line for line in map(json.loads, lines) if line["what"] == "received"]
 
     def wait_until(self, condition: Any, seconds: float = 30.0) -> bool:

@@ -41,9 +41,8 @@ def write_bytes(path: Path, raw: bytes, *, durable: bool = False, private: bool 
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
-        draft.unlink(
-            missing_ok=True
-        )  # of a process that was killed; it would keep its mode, and lead on if it is a link
+        # The draft of a process that was killed would keep its mode, and lead on if it is a link.
+        draft.unlink(missing_ok=True)
         with open_private(draft, "wb") if durable or private else draft.open("wb") as file:
             file.write(raw)
             if durable:
