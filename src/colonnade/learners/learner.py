@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -49,7 +48,7 @@ class Learner(ABC):
         """Outputs [rows, outputs] as the task has them: logits, or values as training sees them."""
 
 
-_learners: dict[str, Callable[..., Learner]] = {}
+_learners: dict[str, type[Learner]] = {}
 LearnerClass = TypeVar("LearnerClass", bound=type[Learner])
 
 
@@ -57,13 +56,6 @@ def register_learner(cls: LearnerClass) -> LearnerClass:
     """Make a learner known by its ``kind``, so that methods and job files can name it."""
     _learners[cls.kind] = cls
     return cls
-
-
-def name_learner(name: str, make: Callable[[], Learner]) -> None:
-    """Make a learner with options of your own known by a name."""
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", name):
-        raise ConfigError(f"the learner's name {name!r} is not plain; use small letters, digits and hyphens.")
-    _learners[name] = make
 
 
 def learners() -> list[str]:
@@ -88,12 +80,11 @@ def make_learner(text: str) -> Learner:
     name, options = _parts(text)
     if name not in _learners:
         raise unknown("learner", name, _learners)
-    make = _learners[name]
-    known = [field.name for field in fields(make)] if isinstance(make, type) else []
+    known = [field.name for field in fields(_learners[name])]
     for option in options:
         if option not in known:
             raise unknown(f"option of {name}", option, known)
-    return make(**options)
+    return _learners[name](**options)
 
 
 def _parts(text: str) -> tuple[str, dict[str, Any]]:

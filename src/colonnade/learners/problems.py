@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +55,8 @@ def base_of(problems: list[Problem], outputs: int) -> Array:
     if len(problems) != 1 or outputs < 2 or not problems[0].classifies:
         return np.zeros(outputs)
     base = np.full(outputs, NEVER)
-    base[list(_present(problems[0]))] = 0.0
+    base[np.unique(problems[0].y)] = 0.0
     return base
-
-
-def _present(problem: Problem) -> Iterator[int]:
-    yield from (int(label) for label in np.unique(problem.y))
 
 
 def _classes(y: Tensor, task: Task) -> Problem:
