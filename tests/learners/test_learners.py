@@ -155,7 +155,7 @@ def test_trees_that_lead_back_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("forest", "unknown learner 'forest'"),
+        ("orchard", "unknown learner 'orchard'"),
         ("trees(depth=3)", "unknown option of trees 'depth'"),
         ("trees(iterations=0)", "iterations=0 is out of range; give 1 to 5000"),
         ("trees(iterations=1e9)", "is not a whole number"),

@@ -206,7 +206,7 @@ def test_too_few_rows_for_the_folds_are_refused_before_training() -> None:
     ("options", "sentence"),
     [
         ({"learn": "magic"}, "unknown learn of oneshot 'magic'"),
-        ({"learner": "forest"}, "unknown learner 'forest'"),
+        ({"learner": "orchard"}, "unknown learner 'orchard'"),
         ({"top": "trees(iterations=9999999)"}, "out of range"),
         ({"folds": 1}, "folds are 2 to 100"),
     ],

@@ -31,7 +31,7 @@ class Linear(Learner):
         standard = standard_of(x)
         inputs, problems = standardised(x, standard).double().numpy(), problems_of(y, task)
         base, weights = base_of(problems, task.outputs), np.zeros((x.shape[1], task.outputs))
-        for problem in problems:
+        for problem in (problem for problem in problems if not problem.constant):
             self._add(inputs, problem, base, weights)
         return {"standard": standard, "base": torch.from_numpy(base), "weights": torch.from_numpy(weights)}
 
@@ -41,9 +41,6 @@ class Linear(Learner):
 
     def _add(self, x: Array, problem: Problem, base: Array, weights: Array) -> None:
         columns = list(problem.columns)
-        if problem.constant:
-            base[columns] += 0.0 if problem.classifies else float(problem.y[0])
-            return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a fit that is not quite done is a good one still
             model = self._model(problem.classifies).fit(problem.rows_of(x), problem.y, sample_weight=problem.weights)

@@ -51,11 +51,15 @@ def problems_of(y: Tensor, task: Task) -> list[Problem]:
 
 
 def base_of(problems: list[Problem], outputs: int) -> Array:
-    """What every row's outputs start from: nothing, and for classes that no row had the least logit."""
-    if len(problems) != 1 or outputs < 2 or not problems[0].classifies:
-        return np.zeros(outputs)
-    base = np.full(outputs, NEVER)
-    base[np.unique(problems[0].y)] = 0.0
+    """What every row's outputs start from: nothing, and the least logit for classes and labels that no row had."""
+    base = np.zeros(outputs)
+    if len(problems) == 1 and outputs > 1 and problems[0].classifies:
+        base = np.full(outputs, NEVER)
+        base[np.unique(problems[0].y)] = 0.0
+        return base
+    for problem in problems:
+        if problem.constant:
+            base[list(problem.columns)] = problem.y[0] if not problem.classifies else -NEVER if problem.y[0] else NEVER
     return base
 
 
