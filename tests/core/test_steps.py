@@ -22,7 +22,7 @@ from colonnade.wire.message import Envelope, encode
 from letters import stamp
 
 OWNERS_STEPS = {
-    "local": ["follow", "logits"],
+    "local": ["columns", "follow", "logits"],
     "apfed": ["follow", "logits", "shift", "uphill"],
     "multivfl": ["adopt", "decide", "learn", "top"],
     "oneshot": ["columns"],

@@ -20,6 +20,7 @@ ROWS, WIDTHS = 60, (3, 3, 3, 2)
 TREES = "trees(iterations=6, rate=0.3, least_rows=5)"
 METHODS: list[Method] = [
     cn.Local(lr=0.05),
+    cn.Local(learner=TREES),
     cn.SplitNN(),
     cn.VAFL(lr=0.1),
     cn.VAFL(learn_weights=False),

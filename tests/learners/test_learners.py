@@ -208,3 +208,13 @@ def test_clusters_go_by_direction() -> None:
     found = clusters_of(points, 2, seed=0)
     assert len(found[:20].unique()) == len(found[20:].unique()) == 1
     assert found[0] != found[-1]
+
+
+@pytest.mark.parametrize("learner", [SMALL, Linear()], ids=lambda learner: learner.kind)
+def test_soft_labels_are_weights_too(learner: Learner) -> None:
+    """What a teacher says of a label is between 0 and 1; half and half is no opinion."""
+    x = rows()
+    soft = torch.stack([torch.where(x[:, 0] > 0, 0.9, 0.2), torch.full((400,), 0.5)], 1)
+    p = torch.sigmoid(learner.outputs(learner.fit(x, soft, Several(2), 0), x))
+    assert float(p[x[:, 0] > 0.5, 0].mean()) > 0.75 and float(p[x[:, 0] < -0.5, 0].mean()) < 0.3
+    torch.testing.assert_close(p[:, 1], torch.full((400,), 0.5), atol=0.01, rtol=0)

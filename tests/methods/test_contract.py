@@ -42,6 +42,7 @@ class Case:
         messages = getattr(self.method, "messages", getattr(self.method, "combine", ""))
         words = ("loss", "fill", "learn")
         more = getattr(self.method, "losses", ()) or [vars(self.method).get(name, "") for name in words]
+        more = [self.method.learner.partition("(")[0]] if isinstance(self.method, cn.Local) else more
         several = [getattr(self.method, "server", ""), f"{self.owners}-owners"] if self.method.several_owners else []
         return "-".join(
             filter(None, [self.method.name, messages, *more, self.owner, *several, *map(str, self.options)])
@@ -50,6 +51,7 @@ class Case:
 
 CASES = [
     Case(cn.Local(), owner="first"),
+    Case(cn.Local(learner="trees(iterations=4)"), owner="first"),
     Case(cn.SplitNN()),
     Case(cn.SplitNN(), owner="first"),
     Case(cn.VAFL()),

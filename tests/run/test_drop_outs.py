@@ -20,7 +20,7 @@ from colonnade.wire.owner_half import OwnerHalf
 ROWS, CLASSES = 60, 3
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # as in test_contract.py
 CASES: list[Method] = [
-    cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.") and not cls.whole_rounds
+    cls() for cls in cn.methods().values() if cls.__module__.startswith("colonnade.") and not cls().whole_rounds
 ]
 CASES += [
     cn.VAFL(learn_weights=False),

@@ -172,7 +172,7 @@ def test_batch_norm_and_a_last_batch_of_one(runtime: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [cls for cls in cn.methods().values() if not (cls.needs_owner_columns or cls.whole_rounds)]
+    "method", [cls for cls in cn.methods().values() if not (cls.needs_owner_columns or cls().whole_rounds)]
 )
 @pytest.mark.parametrize("runtime", ["loop", "fused"])
 def test_values_that_are_not_finite_stop_training(tmp_path: Path, method: Any, runtime: str) -> None:

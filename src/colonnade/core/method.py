@@ -209,10 +209,6 @@ class Method(ABC):
     """When the owner predicts without asking anybody: "always", "never", or "unless" an option."""
     partial_rows: ClassVar[bool] = False
     """Whether it trains on rows that not every party has; it then asks ``mine.known`` and ``owner.known``."""
-    whole_rounds: ClassVar[bool] = False
-    """Whether every round uses all training rows, so that ``batch`` does not matter."""
-    usual_rounds: ClassVar[int | None] = None
-    """How many rounds it has if nobody asks for a number; None for ten epochs."""
     any_subset: ClassVar[bool] = False
     """Whether it predicts from whoever is there, by ``owner.known``: nothing stands for the answers of the absent."""
     refits: ClassVar[bool] = False
@@ -254,6 +250,16 @@ class Method(ABC):
     def predicts_alone(self) -> bool:
         """Whether the owner predicts without asking any party, so that absent parties do not matter."""
         return self.alone == "always"
+
+    @property
+    def whole_rounds(self) -> bool:
+        """Whether every round uses all training rows, so that ``batch`` does not matter."""
+        return False
+
+    @property
+    def usual_rounds(self) -> int | None:
+        """How many rounds it has if nobody asks for a number; None for ten epochs."""
+        return None
 
     @property
     def most_rounds(self) -> int | None:

@@ -44,10 +44,16 @@ def problems_of(y: Tensor, task: Task) -> list[Problem]:
         return [_classes(y, task)]
     factors = task.factors(y)
     weights = None if factors is None else factors.double().numpy()
-    return [
-        Problem(y[:, k].double().numpy(), None if weights is None else weights[:, k], (k,), task.name == "several")
-        for k in range(task.outputs)
-    ]
+    return [_one(y[:, k], None if weights is None else weights[:, k], k, task) for k in range(task.outputs)]
+
+
+def _one(y: Tensor, weights: Array | None, output: int, task: Task) -> Problem:
+    """A value, or a label; a soft label is a row without it and a row with it, each with its weight."""
+    exact, several = y.double().numpy(), task.name == "several"
+    if not several or np.isin(exact, (0.0, 1.0)).all():
+        return Problem(exact, weights, (output,), several)
+    each = np.concatenate([1 - exact, exact]) * (1.0 if weights is None else np.tile(weights, 2))
+    return Problem(np.repeat([0.0, 1.0], len(exact)), each, (output,), True, copies=2)
 
 
 def base_of(problems: list[Problem], outputs: int) -> Array:

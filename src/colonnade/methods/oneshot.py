@@ -40,6 +40,7 @@ from colonnade.learners.projection import directions_of, projected
 from colonnade.methods.gathering import others_of, slopes_of, wide_table
 from colonnade.methods.label_codes import Labels, labels_received, labels_to_send
 from colonnade.methods.oneshot_options import OneShotOptions
+from colonnade.methods.owner_fits import fit_at_owner
 from colonnade.methods.party_fits import as_scores, draw_seed, fit_scores, learn_to_rebuild
 from colonnade.methods.steps import Embedding, Gradient
 from colonnade.models import MLP
@@ -128,12 +129,7 @@ class OneShot(OneShotOptions):
             replies = parties.ask(learn, turn, each=slopes_of(owner, first, turn), to=others)
         elif others:
             replies = parties.ask(self.project, turn, to=others)
-        x, y = self._inputs(owner, parties, turn, replies), owner.own_labels(turn)
-        with owner.randomness.drawing("top", turn.round):
-            learnt = make_learner(self.top).fit(x, y, owner.task, draw_seed())
-        owner.top.clear()
-        owner.top.update(learnt)
-        return owner.task.loss(make_learner(self.top).outputs(owner.top, x), y)
+        return fit_at_owner(owner, self.top, owner.top, self._inputs(owner, parties, turn, replies), turn)
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The owner's learner reads its own columns and what the parties show."""

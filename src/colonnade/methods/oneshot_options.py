@@ -17,8 +17,6 @@ class OneShotOptions(Method):
 
     partial_rows: ClassVar[bool] = True
     any_subset: ClassVar[bool] = True
-    whole_rounds: ClassVar[bool] = True
-    usual_rounds: ClassVar[int | None] = 1
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"learn": ("labels", "pca", "autoencoder", "gradients")}
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "folds", "epochs")
 
@@ -44,6 +42,16 @@ class OneShotOptions(Method):
     def tells_labels(self) -> str:
         """Labels are sent, can be inferred from gradients, or stay where they are."""
         return {"labels": "shown", "gradients": "inferable"}.get(self.learn, "unsent")
+
+    @property
+    def whole_rounds(self) -> bool:
+        """All rows: a learner is fitted in one go."""
+        return True
+
+    @property
+    def usual_rounds(self) -> int | None:
+        """One."""
+        return 1
 
     @property
     def most_rounds(self) -> int | None:
