@@ -83,8 +83,8 @@ def columns_of(tables: Sequence[cn.Table], rows: Array) -> Array:
 
 def classes_of(tables: Sequence[cn.Table], rows: Array) -> Array:
     """The owner's classes of these rows, one column each."""
-    y = tables[0].labels.numpy()
-    return np.eye(int(y.max()) + 1)[y[rows]]
+    y = np.asarray(tables[0].labels)
+    return np.asarray(np.eye(int(y.max()) + 1)[y[rows]])
 
 
 def r2(read: Array, columns: Array, *, known: int = 200, by: str = "ridge", seed: int = 0) -> float:
@@ -102,7 +102,7 @@ def decoder(by: str, seed: int) -> Any:
     """A line, its penalty chosen on known rows, or a network that stops when it gets worse on some of them."""
     if by == "ridge":
         return RidgeCV(PENALTIES)
-    return MLPRegressor((256,), alpha=0.01, early_stopping=True, max_iter=300, random_state=seed)
+    return MLPRegressor(hidden_layer_sizes=(256,), alpha=0.01, early_stopping=True, max_iter=300, random_state=seed)
 
 
 def shuffled(read: Array, seed: int = 0) -> Array:
