@@ -36,6 +36,22 @@ SHARES = (100, 50, 20, 5)
 PICTURES = {"mnist": 4, "cifar10": 4}  # data sets of pictures, in so many parts
 PICTURE_ROWS, PICTURE_EPOCHS = 10_000, 10
 LONGER = {100: 1.0, 50: 1.5, 20: 3.0, 5: 6.0}  # fewer rows, more epochs: rounds shrink less than rows do
+TOP = "network(width=256,dropout=0.3)"  # of pictures
+
+
+def constant(share: int) -> float:
+    """As many epochs on few rows as on all."""
+    return 1.0
+
+
+def longer(share: int) -> float:
+    """More epochs on few rows, but fewer rounds."""
+    return LONGER.get(share, 1.0)
+
+
+def equal_rounds(share: int) -> float:
+    """As many rounds on few rows as on all."""
+    return 100 / share
 
 
 class How(NamedTuple):
@@ -45,21 +61,36 @@ class How(NamedTuple):
     method: cn.Method
     rows: Callable[[Sequence[cn.Table]], list[cn.Table]] = list
     epochs: float = 1.0
-    lengthened: bool = False
+    lengthened: Callable[[int], float] = constant
     asks: bool = True  # if not, the share of common rows changes nothing
+    pictures: cn.Method | None = None  # the method for pictures, if it is another
 
 
+SPLITNN = cn.SplitNN(embedding=WIDTH, hidden=WIDTH)
 METHODS = {
     "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH), asks=False),
     "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH), rows=cn.common_rows),
-    "splitnn": How(
-        "splitnn, common rows", cn.SplitNN(embedding=WIDTH, hidden=WIDTH), rows=cn.common_rows, lengthened=True
+    "splitnn": How("splitnn, common rows", SPLITNN, rows=cn.common_rows, lengthened=longer),
+    "splitnn-steps": How(
+        "splitnn, common rows, as many steps as laser",
+        SPLITNN,
+        rows=cn.common_rows,
+        epochs=3.0,
+        lengthened=equal_rounds,
     ),
     "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH)),
     "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH), rows=cn.common_rows),
     "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
     "laser-sets": How(
         'laser, counts="sets", all rows', cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets"), epochs=3.0
+    ),
+    "oneshot": How(
+        "oneshot, labels sent, all rows", cn.OneShot(), pictures=cn.OneShot(learner="network", top=TOP, folds=3)
+    ),
+    "oneshot-pca": How(
+        "oneshot, no label sent, all rows",
+        cn.OneShot(learn="pca"),
+        pictures=cn.OneShot(learn="pca", embedding=16, top=TOP),
     ),
 }
 """A method more is a line more; one that learns alone finds the partners' other rows in ``table.unaligned``."""
@@ -86,7 +117,7 @@ class Trial(NamedTuple):
         if self.epochs is not None:
             return self.epochs
         base = (PICTURE_EPOCHS if self.data in PICTURES else EPOCHS[self.data][0]) * how.epochs
-        return max(1, round(base * (LONGER.get(share, 1.0) if how.lengthened else 1)))
+        return max(1, round(base * how.lengthened(share)))
 
 
 @cache
@@ -117,7 +148,8 @@ def find(trial: Trial, how: How, share: int, seed: int) -> Found:
     options |= {} if trial.data in PICTURES else {"model": MODEL}
     options |= {"epochs": trial.epochs_of(how, share), "batch": min(trial.batch, train[0].rows), "seed": seed}
     began = time.process_time()
-    run = cn.train(train, how.method, **options)
+    method = how.pictures if how.pictures is not None and trial.data in PICTURES else how.method
+    run = cn.train(train, method, **options)
     seconds, sent = time.process_time() - began, run.ledger.total
     score = "accuracy" if trial.data in PICTURES else "auc"
     found = {"score": run.evaluate(held)[score], "bytes": sent, "seconds": seconds}

@@ -1,33 +1,41 @@
-"""Bytes to an accuracy: the methods of the papers beside ADMM that reveals only sums, in a few bits.
+"""Bytes to an accuracy: the papers' settings, tuned ones, ADMM that reveals only sums in a few bits, one message.
 
     python -m benchmarks.traffic                         MNIST, Fashion-MNIST, CIFAR-10; seeds 0 to 2
     python -m benchmarks.traffic --data mnist --seeds 0 --methods vafl "vimadmm-j, Bits(4)"
-    python -m benchmarks.traffic --only-show             tables and pictures of what was run before
+    python -m benchmarks.traffic --folder benchmarks/results/traffic --only-show    tables of what was run before
+    python -m benchmarks.traffic --only-show --pictures docs/pictures               and the pictures
 
 A run stops at the first evaluation on the test rows that reaches the target, or at its last round. Bytes are all that
-training sent, frames and key agreements included. Runs are kept in ``--folder``, one each, so an interrupted
-benchmark goes on where it was; every run prints one line.
+training sent, frames and key agreements included. What the owner can rebuild is measured from what it read until then
+(``benchmarks.rebuilding``). Runs are kept in ``--folder``, one each, so an interrupted benchmark goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import colonnade as cn
+from benchmarks.kept import Kept
 from benchmarks.picture import picture
+from benchmarks.pixels import packed_size
+from benchmarks.rebuilding import Heard, classes_of, columns_of, listening, r2, shuffled
 from benchmarks.table import show
 from colonnade.core.method import Method
+from colonnade.core.schedule import Schedule
 
 Row = dict[str, float]
+Pair = tuple[list[cn.Table], list[cn.Table]]
 BATCH, VALID = 1024, 0.1
-COMPARED = ("vafl", "vimadmm, paper's messages")
+COMPARED = ("vafl", "vafl, Adam, Bits(4)")
+PIXELS = "all pixels, lzma"
+LABELS = {"shown": "all", "inferable": "inferable", "unsent": "none"}
+KNOWN = 200  # rows that the owner is given in full
 
 
 @dataclass(frozen=True)
@@ -42,15 +50,17 @@ class Task:
     rates: dict[str, float]
     admm: dict[str, Any]  # of VIMADMM
     admm_j: dict[str, Any]
+    numbers: int = 4  # of a row, in one message
+    adam: float = 0.003  # the rate of the tuned baselines: the better of .001 and .003 on MNIST
 
 
-VIM_RATES = {"vafl": 0.3, "vimsgd": 0.3, "fdml": 0.1, "cvfl": 0.02}
+VIM_RATES = {"vafl": 0.3, "vimsgd": 0.3, "fdml": 0.1, "cvfl": 0.02, "splitnn": 0.1}
 VIM_ADMM = {"lr": 0.05, "rho": 2.0, "local_steps": 20}
 VIM_J = {"lr": 0.1, "rho": 1.0, "local_steps": 20}
 TASKS = {
     "mnist": Task({"name": "mnist", "parties": 14}, cn.MLP((120,)), 0.965, 1600, 5, VIM_RATES, VIM_ADMM, VIM_J),
     "fashion": Task(
-        {"name": "fashion_mnist", "parties": 14}, cn.MLP((120,)), 0.86, 1600, 5, VIM_RATES, VIM_ADMM, VIM_J
+        {"name": "fashion_mnist", "parties": 14}, cn.MLP((120,)), 0.86, 1600, 5, VIM_RATES, VIM_ADMM, VIM_J, 6
     ),
     # Nine patches at their own 10 x 10 pixels, half the paper's channels, 20,000 rows, so that a round takes seconds.
     # The rates are the best of a few that we tried: VAFL .3 of .03, .1, .3; VIMADMM-J .02 / 2 / 20 of that and
@@ -76,17 +86,23 @@ class Entry:
     seal: Any = None
     share: float = 1.0  # of the task's rounds, at most
     look: int = 20  # rounds between evaluations
+    optimizer: Any = None
 
 
 def entries(task: Task) -> dict[str, Entry]:
-    """The methods with the papers' settings, and ours."""
+    """The methods with the papers' settings, tuned, and ours."""
     rates, look = task.rates, task.look
+    tuned = partial(Entry, seal=cn.Bits(4), look=2 * look, optimizer=cn.Adam(task.adam))
     j = cn.VIMADMMJ(**task.admm_j)
     long = replace(j, local_steps=2 * j.local_steps)
     return {
         "vafl": Entry(cn.VAFL(lr=rates["vafl"])),
         "vimsgd": Entry(cn.VIMSGD(lr=rates["vimsgd"])),
         "fdml": Entry(cn.FDML(lr=rates["fdml"])),
+        "splitnn": Entry(cn.SplitNN(lr=rates["splitnn"])),
+        "vafl, Adam, Bits(4)": tuned(cn.VAFL()),
+        "fdml, Adam, Bits(4)": tuned(cn.FDML()),
+        "splitnn, Adam, Bits(4)": tuned(cn.SplitNN()),
         "vimadmm, paper's messages": Entry(cn.VIMADMM(**task.admm, messages="paper"), None, 0.25, 2 * look),
         "cvfl, Bits(4)": Entry(cn.CVFL(lr=rates["cvfl"], local_steps=5), cn.Bits(4), 0.25),
         "vimadmm-j": Entry(j, None, 0.1, look),
@@ -95,6 +111,9 @@ def entries(task: Task) -> dict[str, Entry]:
         "vimadmm-j, Blind, Bits(4)": Entry(j, [cn.Blind(), cn.Bits(4)], 0.1, look),
         "vimadmm-j, twice the steps, Bits(4)": Entry(long, cn.Bits(4), 0.1, look),
         "vimadmm-j, twice the steps, Blind, Bits(4)": Entry(long, [cn.Blind(), cn.Bits(4)], 0.1, look),
+        "oneshot, pca, Bits(4)": Entry(
+            cn.OneShot(learn="pca", embedding=task.numbers, top="network(width=512,dropout=0.3)"), cn.Bits(4), 0.0, 1
+        ),
     }
 
 
@@ -102,74 +121,93 @@ class ReachedError(Exception):
     """The target is reached: there is nothing more to learn from this run."""
 
 
-def history_of(data: str, name: str, seed: int, folder: Path, *, train: bool) -> list[Row] | None:
-    """The evaluations of one run, from its file if it was run before."""
-    place = folder / data / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") / f"{seed}.json"
-    if place.exists():
-        return json.loads(place.read_text())  # type: ignore[no-any-return]
-    if not train:
-        return None
-    history = run(TASKS[data], entries(TASKS[data])[name], seed)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(history))
-    return history
+class Outcome(NamedTuple):
+    """What one run found: its evaluations, and how much the owner can rebuild."""
+
+    history: list[Row]
+    rebuilt: dict[str, float]
 
 
-def run(task: Task, entry: Entry, seed: int) -> list[Row]:
-    """Train until the target is reached or the rounds are over."""
-    found: list[Row] = []
+def found(data: str, name: str, seed: int) -> dict[str, Any]:
+    """Train until the target is reached or the rounds are over, or send all pixels, and rebuild."""
+    task, history = TASKS[data], list[Row]()
+    rows, test = cn.load(**task.load)
+    if name == PIXELS:
+        kept = Schedule(rows[0].rows, 1, seed, VALID).train_rows.numpy()
+        return {"bytes": packed_size(rows, kept, "lzma")}
+    with listening(rows[0].rows) as heard, contextlib.suppress(ReachedError):
+        train(task, entries(task)[name], seed, (rows, test), history)
+    return {"history": history, "rebuilt": rebuilt(heard, rows, seed)}
+
+
+def train(task: Task, entry: Entry, seed: int, pair: Pair, history: list[Row]) -> None:
+    """Train, and keep the evaluations in ``history``."""
 
     def look(one: cn.Run) -> None:
-        found[:] = one.history
-        if found and found[-1]["test_accuracy"] >= task.target:
+        history[:] = one.history
+        if history and history[-1]["test_accuracy"] >= task.target:
             raise ReachedError
 
-    rows, test = cn.load(**task.load)
-    with contextlib.suppress(ReachedError):
-        cn.train(
-            rows,
-            entry.method,
-            rounds=round(entry.share * task.rounds),
-            batch=BATCH,
-            seed=seed,
-            valid=VALID,
-            test=test,
-            model=task.model,
-            seal=entry.seal,
-            evaluate_every=entry.look,
-            on_round=look,
-        )
-    return found
+    cn.train(
+        pair[0],
+        entry.method,
+        rounds=max(1, round(entry.share * task.rounds)),
+        batch=BATCH,
+        seed=seed,
+        valid=VALID,
+        test=pair[1],
+        model=task.model,
+        optimizer=entry.optimizer,
+        seal=entry.seal,
+        evaluate_every=entry.look,
+        on_round=look,
+    )
+
+
+def rebuilt(heard: Heard, rows: Sequence[cn.Table], seed: int) -> dict[str, float]:
+    """R2 of a decoder of what the owner read, and its two controls."""
+    seen, read = heard.numbers()
+    columns = columns_of(rows, seen)
+    inputs = {"read": read, "labels only": classes_of(rows, seen), "shuffled": shuffled(read, seed)}
+    return {name: r2(values, columns, known=KNOWN, seed=seed) for name, values in inputs.items()}
 
 
 def reached(history: Sequence[Row], target: float) -> Row | None:
     return next((row for row in history if row["test_accuracy"] >= target), None)
 
 
-def show_task(data: str, histories: dict[str, list[list[Row]]]) -> None:
+def show_task(data: str, outcomes: dict[str, list[Outcome]], pixels: float | None) -> None:
+    """One data set: bytes, rounds, what parties see of labels, what the owner can rebuild of pictures."""
     task = TASKS[data]
-    means = {name: mean_mib(found, task.target) for name, found in histories.items()}
-    rows = []
-    for name, found in histories.items():
-        hits = [reached(history, task.target) for history in found]
-        best = max(row["test_accuracy"] for history in found for row in history)
-        rounds = ", ".join("-" if hit is None else f"{hit['round']:.0f}" for hit in hits)
-        mib = means[name]
-        rows.append(
-            [
-                name,
-                rounds,
-                "-" if mib is None else f"{mib:.2f}",
-                *(ratio(means, to, mib) for to in COMPARED),
-                f"{100 * best:.2f}",
-            ]
-        )
-    head = ["method", "rounds by seed", "MiB, mean", *(f"{to.split(',')[0]} / this" for to in COMPARED), "best %"]
-    show(f"{data}: training bytes until {100 * task.target:.1f} % on the test rows", head, rows)
+    means = {name: mean_mib(each, task.target) for name, each in outcomes.items()}
+    rows = [[name, *line(name, each, task, means)] for name, each in outcomes.items()]
+    if pixels is not None:
+        mib = pixels / 2**20
+        rows.append([PIXELS, f"{mib:.2f}", "1", "none", "1.00", *(ratio(means, to, mib) for to in COMPARED), "-"])
+    head = ["method", "MiB, mean", "rounds by seed", "labels that parties see", "rebuilt, R2"]
+    show(
+        f"{data}: training bytes until {100 * task.target:.1f} % on the test rows",
+        [*head, *(f"{to} / this" for to in COMPARED), "best %"],
+        rows,
+    )
+    each = [outcome.rebuilt for some in outcomes.values() for outcome in some]
+    labels, most = [one["labels only"] for one in each], max(one["shuffled"] for one in each)
+    print(f"controls: R2 {sum(labels) / len(labels):.2f} from labels only, at most {most:.2f} from shuffled rows")
 
 
-def mean_mib(found: Sequence[Sequence[Row]], target: float) -> float | None:
-    hits = [reached(history, target) for history in found]
+def line(name: str, each: Sequence[Outcome], task: Task, means: dict[str, float | None]) -> list[str]:
+    """One method: the target's bytes and rounds, labels, R2, ratios, the best accuracy."""
+    hits = [reached(outcome.history, task.target) for outcome in each]
+    best = max(row["test_accuracy"] for outcome in each for row in outcome.history)
+    rounds = ", ".join("-" if hit is None else f"{hit['round']:.0f}" for hit in hits)
+    mib, read = means[name], sum(outcome.rebuilt["read"] for outcome in each) / len(each)
+    labels = LABELS[entries(task)[name].method.tells_labels]
+    shown = ["-" if mib is None else f"{mib:.2f}", rounds, labels, f"{read:.2f}"]
+    return [*shown, *(ratio(means, to, mib) for to in COMPARED), f"{100 * best:.2f}"]
+
+
+def mean_mib(each: Sequence[Outcome], target: float) -> float | None:
+    hits = [reached(outcome.history, target) for outcome in each]
     known = [hit["bytes"] / 2**20 for hit in hits if hit is not None]
     return sum(known) / len(known) if known and len(known) == len(hits) else None
 
@@ -179,11 +217,11 @@ def ratio(means: dict[str, float | None], to: str, mib: float | None) -> str:
     return "-" if mib is None or other is None else f"{other / mib:,.1f}"
 
 
-def draw(data: str, histories: dict[str, list[list[Row]]], place: Path) -> None:
+def draw(data: str, outcomes: dict[str, list[Outcome]], place: Path) -> None:
     """Accuracy against megabytes on a logarithmic scale, the first seed of every method."""
     lines = {
-        name: [(row["bytes"] / 1e6, 100 * row["test_accuracy"]) for row in found[0]]
-        for name, found in histories.items()
+        name: [(row["bytes"] / 1e6, 100 * row["test_accuracy"]) for row in each[0].history]
+        for name, each in outcomes.items()
     }
     place.parent.mkdir(parents=True, exist_ok=True)
     title = f"{data}: test accuracy in % by MB sent in training (seed 0, each run until its target)"
@@ -191,34 +229,36 @@ def draw(data: str, histories: dict[str, list[list[Row]]], place: Path) -> None:
     print(f"picture: {place}", flush=True)
 
 
+def outcomes_of(kept: Kept, data: str, names: Sequence[str], seeds: Sequence[int]) -> dict[str, list[Outcome]]:
+    """All that was run; a method that was run for some seeds only has those."""
+    outcomes: dict[str, list[Outcome]] = {}
+    for name in (name for name in names if name != PIXELS):
+        for seed in seeds:
+            one = kept(f"{data} {name} {seed}", partial(found, data, name, seed))
+            if one:
+                outcomes.setdefault(name, []).append(Outcome(one["history"], one["rebuilt"]))
+    return outcomes
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*entries(TASKS["mnist"]), PIXELS]
     parser.add_argument("--data", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument(
-        "--methods", nargs="+", default=list(entries(TASKS["mnist"])), choices=list(entries(TASKS["mnist"]))
-    )
+    parser.add_argument("--methods", nargs="+", default=names, choices=names)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--folder", type=Path, default=Path("runs/traffic"))
-    parser.add_argument("--pictures", type=Path, default=Path("docs/pictures"))
+    parser.add_argument("--pictures", type=Path, help="where to draw; nothing is drawn without it")
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
+    kept = Kept(options.folder, train=not options.only_show)
     for data in options.data:
-        histories: dict[str, list[list[Row]]] = {}
-        for name in options.methods:
-            for seed in options.seeds:
-                history = history_of(data, name, seed, options.folder, train=not options.only_show)
-                if history is None:
-                    continue
-                histories.setdefault(name, []).append(history)
-                last = history[-1]
-                print(
-                    f"{data}, {name}, seed {seed}: {100 * last['test_accuracy']:.2f} % after "
-                    f"{last['round']:.0f} rounds, {last['bytes'] / 2**20:.2f} MiB, {last['seconds']:.0f} s",
-                    flush=True,
-                )
-        if histories:
-            show_task(data, histories)
-            draw(data, histories, options.pictures / f"traffic-{data}.svg")
+        outcomes = outcomes_of(kept, data, options.methods, options.seeds)
+        wanted = PIXELS in options.methods
+        pixels = kept(f"{data} {PIXELS} 0", partial(found, data, PIXELS, 0)) if wanted else {}
+        if outcomes:
+            show_task(data, outcomes, pixels.get("bytes"))
+        if outcomes and options.pictures:
+            draw(data, outcomes, options.pictures / f"traffic-{data}.svg")
 
 
 if __name__ == "__main__":
