@@ -208,3 +208,14 @@ def test_clusters_go_by_direction() -> None:
     found = clusters_of(points, 2, seed=0)
     assert len(found[:20].unique()) == len(found[20:].unique()) == 1
     assert found[0] != found[-1]
+
+
+@pytest.mark.parametrize("text", ["linear", "network(epochs=2)", "trees(iterations=2)"])
+def test_missing_values_and_columns_without_any_are_learnt_from(text: str) -> None:
+    x, y = torch.randn(120, 3), torch.arange(120) % 2
+    x[:, 0] += 4 * y
+    x[::3, 0], x[:, 2] = torch.nan, torch.nan
+    learner = make_learner(text)
+    outputs = learner.outputs(learner.fit(x, y, Classes(2), seed=0), x)
+    assert outputs.isfinite().all()
+    assert float((outputs.argmax(1) == y)[~x[:, 0].isnan()].float().mean()) > 0.9

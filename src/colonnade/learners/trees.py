@@ -75,7 +75,7 @@ class Trees(Learner):
         base, trees = base_of(problems, task.outputs), []
         with threadpool_limits(torch.get_num_threads(), user_api="openmp"):
             for problem in problems:
-                trees += self._fitted(x.double().numpy(), problem, base, seed)
+                trees += self._fitted(_without_empty(x).double().numpy(), problem, base, seed)
         return _packed(trees, base)
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
@@ -112,6 +112,11 @@ class Trees(Learner):
             early_stopping=False,
             random_state=seed,
         )
+
+
+def _without_empty(x: Tensor) -> Tensor:
+    """The columns, with zeros in those without any value: no tree looks at them, and scikit-learn needs some value."""
+    return torch.where(x.isnan().all(0), 0.0, x)
 
 
 def _packed(trees: list[tuple[int, Array]], base: Array) -> State:
