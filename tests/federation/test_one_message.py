@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from benchmarks.sides import OWNER, PARTIES, Knobs, Trial
+from benchmarks.sides import OWNER, PARTIES, Knobs, Trial, free_port
 
-from colonnade.core.method import Owner, Turn
-from colonnade.errors import CheckpointError, ConfigError, ManifestError, PrivacyError, TrainingError
-from colonnade.federation.party_counts import OnlyQuestion
+from colonnade.errors import ConfigError, ManifestError
+from colonnade.federation.certificates import make_keys
 from colonnade.federation.side_files import read_party_file
-from colonnade.methods import oneshot
-from colonnade.methods.label_codes import Labels, labels_to_send
 from near import Sides, lead
+from pages import ROOT
 
 pytest.importorskip("grpc")
 pytest.importorskip("pyarrow")
@@ -97,52 +95,35 @@ def test_a_prediction_gives_everybody_a_score(make: Make) -> None:
     assert len(rows) > 200 and right > 0.9 * len(rows)
 
 
+@pytest.mark.slow
+def test_the_example_runs(tmp_path: Path) -> None:
+    """The two files of examples/federation, by the commands of its page but for the port."""
+    place, port = Path(shutil.copytree(ROOT / "examples" / "federation", tmp_path / "example")), free_port()
+    make_keys(tmp_path / "trial", ["localhost"], ["lab"])
+    for side, kept, other in (("clinic", "owner", "lab"), ("lab", "lab", "clinic")):
+        subprocess.run([sys.executable, "make_tables.py", side, side], cwd=place, check=True, capture_output=True)
+        shutil.copytree(tmp_path / "trial" / kept, place / side, dirs_exist_ok=True)
+        theirs = tmp_path / "trial" / ("owner" if other == "clinic" else other) / "identity.pub"
+        shutil.copy(theirs, place / side / f"{other}.pub")
+        file = place / side / "one_message.toml"
+        file.write_text(file.read_text().replace("8443", str(port)))
+    command = str(Path(sys.executable).parent / "colonnade")
+    lab = subprocess.Popen([command, "party", "lab/one_message.toml", "--folder", "runs/lab"], cwd=place)
+    clinic = [command, "owner", "clinic/one_message.toml", "--folder", "runs/clinic", "--quiet"]
+    done = subprocess.run(clinic, cwd=place, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 == lab.wait(60), done.stderr
+    assert "1 rounds, 533 B sent in training" in done.stdout
+    pages = [(place / "runs" / "clinic" / "report.html"), *(place / "runs" / "lab").glob("*/report.html")]
+    clinics, labs = (" ".join(page.read_text().split()) for page in pages)
+    assert "The noisy label of each of its training rows." in clinics
+    assert "Every party learns labels of the training rows, once." in labs
+
+
 # What a party answers, and what it allows
 
 
 def job(more: str = SMALL, **others: str) -> dict[str, str]:
     return {"method": "oneshot", "train": "rounds = 1", "federation": 'labels = "shown"', "more": more, **others}
-
-
-def leave(_: object) -> None:
-    raise TrainingError("enough.")
-
-
-def begin_and_go_back(sides: Sides) -> None:
-    """Train the only round, and let the owner forget that it did."""
-    with pytest.raises(TrainingError, match="enough"):
-        lead(sides.host(**job()), leave)
-    sides.restart()
-    shutil.rmtree(sides.folder / "run-bank" / "checkpoints" / "00000001")
-
-
-def turned(owner: Owner, turn: Turn) -> Labels:
-    """Other labels than the owner's."""
-    return Labels(255 - labels_to_send(owner, turn).y)
-
-
-def test_a_party_answers_one_question_in_a_run(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner that goes back to its first checkpoint and sends other labels would read another score of every row."""
-    begin_and_go_back(sides)
-    monkeypatch.setattr(oneshot, "labels_to_send", turned)
-    with pytest.raises(PrivacyError, match="told something else then; a run of one round is one question"):
-        lead(sides.host(**job()))
-    sides.restart()
-    monkeypatch.setattr(OnlyQuestion, "__call__", lambda *_: None)  # the control: without the rule it is answered
-    lead(sides.host(**job()))
-
-
-def test_the_same_question_is_answered_again(sides: Sides) -> None:
-    begin_and_go_back(sides)
-    lead(sides.host(**job()))
-
-
-def test_a_damaged_note_of_the_question_is_not_taken_for_none(sides: Sides) -> None:
-    begin_and_go_back(sides)
-    (place,) = (sides.folder / "run-shop").glob("job-*/told.json")
-    place.write_text("[]")
-    with pytest.raises(CheckpointError, match=r"told\.json is damaged, and with it what was counted"):
-        lead(sides.host(**job()))
 
 
 REFUSED = [
