@@ -218,3 +218,14 @@ def test_soft_labels_are_weights_too(learner: Learner) -> None:
     p = torch.sigmoid(learner.outputs(learner.fit(x, soft, Several(2), 0), x))
     assert float(p[x[:, 0] > 0.5, 0].mean()) > 0.75 and float(p[x[:, 0] < -0.5, 0].mean()) < 0.3
     torch.testing.assert_close(p[:, 1], torch.full((400,), 0.5), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("text", ["linear", "network(epochs=2)", "trees(iterations=2)"])
+def test_missing_values_and_columns_without_any_are_learnt_from(text: str) -> None:
+    x, y = torch.randn(120, 3), torch.arange(120) % 2
+    x[:, 0] += 4 * y
+    x[::3, 0], x[:, 2] = torch.nan, torch.nan
+    learner = make_learner(text)
+    outputs = learner.outputs(learner.fit(x, y, Classes(2), seed=0), x)
+    assert outputs.isfinite().all()
+    assert float((outputs.argmax(1) == y)[~x[:, 0].isnan()].float().mean()) > 0.9

@@ -138,6 +138,7 @@ def test_what_each_side_could_learn():
     assert values_in(plain, down()) == "target logits, a head" and could_learn(plain, down()).startswith("The label of")
     assert "can infer labels" in could_learn(sealed("vafl"), down("follow"))
     assert "noisy label of" in could_learn(sealed("vimadmm", "random-labels"), down())
+    assert could_learn(sealed("oneshot"), down("score")).startswith("The label of")
     assert "Noise blurs it" in could_learn(sealed("vafl", "noise"), up())
 
 

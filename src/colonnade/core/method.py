@@ -247,6 +247,11 @@ class Method(ABC):
         return self.labels
 
     @property
+    def sends(self) -> tuple[str, str]:
+        """What a party sends and what the owner sends, with the method's present options."""
+        return self.party_sends, self.owner_sends
+
+    @property
     def predicts_alone(self) -> bool:
         """Whether the owner predicts without asking any party, so that absent parties do not matter."""
         return self.alone == "always"

@@ -12,6 +12,7 @@ from colonnade.errors import ManifestError, printable
 from colonnade.federation.side_sections import AllowSection
 from colonnade.federation.terms import PROTOCOL, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_terms_form
+from colonnade.learners import make_learner
 from colonnade.version import __version__
 
 
@@ -42,6 +43,7 @@ def check_allowed(
         raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
     if allow.maximum is not None and (most is None or most > allow.maximum):
         raise _not_allowed("align.maximum", most, f"at most {allow.maximum}", name)
+    _check_learner(terms, name, allow)
     _check_epsilon(terms, name, allow)
     others = len(terms["parties"]) - 2
     if "blind" in kinds and others < allow.mix:
@@ -103,6 +105,13 @@ def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys:
         f"the terms have {why}; '{name}' knows no key of {', '.join(map(repr, unknown))[:200]}: write "
         f'{unknown[0]:.40} = "its.pub" in [peers].'
     )
+
+
+def _check_learner(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:
+    """Refuse a learner that this party is not to fit, whatever the method."""
+    text = terms["method"].get("learner")
+    if allow.learners is not None and isinstance(text, str) and make_learner(text).kind not in allow.learners:
+        raise _not_allowed("method.learner", text, allow.learners, name)
 
 
 def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:

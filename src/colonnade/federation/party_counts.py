@@ -67,6 +67,27 @@ class Alignments:
         write_text(self.place, json.dumps(begun + 1), durable=True)
 
 
+class OnlyQuestion:
+    """What the only round of a run tells: other labels would ask another question about the columns, and are refused.
+
+    A round is asked again after a crash, and tells the same then.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.place, self.name = folder / "told.json", name
+
+    def __call__(self, step: str, digest: bytes) -> None:
+        """Note what came with a step, before it is answered; refuse something else than came before."""
+        told: dict[str, str] = read_kept(self.place, dict, _LOST) or {}
+        if told.get(step, digest.hex()) != digest.hex():
+            raise PrivacyError(
+                f"'{self.name}' has answered step '{step}' of this run, and was told something else then; a run of one "
+                "round is one question: begin another run, which counts as one of runs in [allow]."
+            )
+        if step not in told:
+            write_text(self.place, json.dumps({**told, step: digest.hex()}), durable=True)
+
+
 class OpenRows:
     """The rows that a job was opened for: another alignment may not bring the owner to more of them.
 

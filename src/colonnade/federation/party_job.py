@@ -16,6 +16,7 @@ from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_names, align_terms, party_spec, stand_in
+from colonnade.federation.party_counts import OnlyQuestion
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.runtime.remote.party_server import PartyServer
@@ -98,6 +99,8 @@ class PartyJob:
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         spec = replace(spec, session=session, secret=secret, scope=TRAINING, sums=sums)
+        if spec.method.most_rounds == 1:
+            spec = replace(spec, only_question=OnlyQuestion(own.folder, self.name))
         party = PartyServer(spec, StateFolder(own.folder / "states"))
         party.take_up()
         log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))

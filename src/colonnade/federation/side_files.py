@@ -12,8 +12,8 @@ PARTY.toml::
     [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
-    [allow]   methods, seals, needs, networks, layers, width, outputs, epsilon, delta, rounds, rows, align, minimum,
-              maximum, alignments, runs, patience, terms
+    [allow]   methods, seals, needs, networks, learners, layers, width, outputs, epsilon, delta, rounds, rows, align,
+              minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
 """
@@ -44,6 +44,7 @@ from colonnade.federation.side_sections import (
 from colonnade.federation.tls import split_address
 from colonnade.jobs.job_file import DataSection, check_is_section, job_from, parse_toml, section
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection, check_choices
+from colonnade.learners import learners
 from colonnade.models import KINDS
 from colonnade.seal import SEALS
 from colonnade.tables.align.align_terms import MODES
@@ -107,6 +108,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
         ("mode of an alignment in [allow]", allow.align, MODES),
         ("network in [allow]", allow.networks or (), KINDS),
+        ("learner in [allow]", allow.learners or (), learners()),
     ):
         for name in given:
             if name not in known:

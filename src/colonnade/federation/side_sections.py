@@ -63,6 +63,8 @@ class AllowSection:
     seals: list[str] | None = None
     needs: list[str] = field(default_factory=list)
     networks: list[str] | None = None
+    learners: list[str] | None = None
+    """What this party may be told to fit by itself, such as boosted trees."""
     layers: int | None = None
     """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
     width: int | None = None

@@ -110,10 +110,14 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
         return [*of_alignment, scored, *singly, *noise, _RESTS_ON]
     split = split_in(terms)
     lines = [*of_alignment, *([] if split is None else [split.learns(owner)])]
-    if method.party_sends != "nothing":
-        lines += [f"'{owner}' learns {sent} of each round's rows.", *singly]
-    if method.owner_sends != "nothing":
-        lines.append(f"Every party learns {method.owner_sends} of each round's rows.")
+    party_sends, owner_sends = method.sends
+    once = method.most_rounds == 1
+    if party_sends != "nothing":
+        rows = "each training row, once, and of each row that is evaluated" if once else "each round's rows"
+        lines += [f"'{owner}' learns {sent} of {rows}.", *singly]
+    if owner_sends != "nothing":
+        rows = "the training rows, once" if once else "each round's rows"
+        lines.append(f"Every party learns {owner_sends} of {rows}.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
     return [*lines, *noise, _RESTS_ON]
 
@@ -121,7 +125,7 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
 def _sent(method: Method, *, blind: bool) -> str:
     """What the owner gets of parties: under Blind the sums that the method declares."""
     if not blind or not method.summed_steps:
-        return f"every party's {method.party_sends}"
+        return f"every party's {method.sends[0]}"
     return f"only the sum of all parties' {in_words(replies(method, method.summed_steps).values())}"
 
 

@@ -9,13 +9,14 @@ LEAST = 1e-6
 
 
 def standard_of(x: Tensor) -> Tensor:
-    """Each column's mean and deviation [2, columns]; a column that is constant has the deviation 1.
+    """Each column's mean and deviation [2, columns], of the values that are not missing; 1 if the column is constant.
 
-    >>> standard_of(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    >>> standard_of(torch.tensor([[1.0, 5.0], [3.0, 5.0], [torch.nan, 5.0]])).tolist()
     [[2.0, 5.0], [1.0, 1.0]]
     """
     exact = x.double()
-    mean, deviation = exact.mean(0), exact.std(0, correction=0)
+    mean = exact.nanmean(0).nan_to_num(0.0)  # nothing is known of a column without any value
+    deviation = (exact - mean).square().nanmean(0).nan_to_num(0.0).sqrt()
     constant = deviation <= LEAST * mean.abs().clamp(min=LEAST)
     return torch.stack([mean, torch.where(constant, torch.ones_like(deviation), deviation)]).float()
 

@@ -82,7 +82,7 @@ class TreeLearner(Learner):
 
 def grown(grow: Grow, x: Tensor, y: Tensor, task: Task, seed: int) -> State:
     """The trees of all outputs; what can be said without trees is in the base."""
-    problems, rows = problems_of(y, task), x.double().numpy()
+    problems, rows = problems_of(y, task), _without_empty(x).double().numpy()
     base, trees = base_of(problems, task.outputs), list[tuple[int, Nodes]]()
     with threadpool_limits(torch.get_num_threads(), user_api="openmp"):
         for problem in (problem for problem in problems if not problem.constant):
@@ -90,6 +90,11 @@ def grown(grow: Grow, x: Tensor, y: Tensor, task: Task, seed: int) -> State:
             base[list(problem.columns)] += forest.base
             trees += [(problem.columns[output], nodes) for output, nodes in forest.trees]
     return packed(trees, base)
+
+
+def _without_empty(x: Tensor) -> Tensor:
+    """The columns, with zeros in those without any value: no tree looks at them, and scikit-learn needs some value."""
+    return torch.where(x.isnan().all(0), 0.0, x)
 
 
 def tree_outputs(state: State, x: Tensor) -> Tensor:

@@ -54,6 +54,15 @@ class OneShotOptions(Method):
         return 1
 
     @property
+    def sends(self) -> tuple[str, str]:
+        """What the way of learning sends."""
+        numbers = f"{self.embedding} numbers of its columns"
+        return {
+            "labels": ("scores for the labels", "labels"),
+            "gradients": (f"{numbers}, and scores for classes", "gradients of those numbers"),
+        }.get(self.learn, (numbers, "nothing"))
+
+    @property
     def most_rounds(self) -> int | None:
         """One, unless scores are refined by gradients of the scores before."""
         return None if self.learn == "gradients" else 1

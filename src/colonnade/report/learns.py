@@ -10,7 +10,7 @@ from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import VALUES
 from colonnade.wire.ledger import Line
 
-FROM_LABELS = ("goal", "u", "dual", "residual", "slope")
+FROM_LABELS = ("goal", "u", "dual", "residual", "y", "slope")
 AT_THE_OWNER = {
     "h": "A condensed view of each row: rows that are alike look alike, and columns may be guessed from it.",
     "o": "What this party's columns alone say about each row's label.",

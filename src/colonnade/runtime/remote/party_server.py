@@ -93,6 +93,8 @@ class PartySpec:
     places: tuple[Tensor, ...] = ()
     """Which rows are whose, in the owners' order, if there are several."""
     scope: Scope = ANYTHING
+    only_question: Callable[[str, bytes], None] | None = None
+    """Between organisations, of a method of one round: notes what the round tells, and refuses anything else later."""
     extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
 
     @property
@@ -235,6 +237,8 @@ class PartyServer(RequestServer):
             self.spec.schema.check(self.name, "down", packet.step, opened, rows, turn.round)
 
         message = self.half.hear(wire, kind, form, packet.step, turn, check)
+        if self.spec.only_question is not None and turn.training:
+            self.spec.only_question(packet.step, digest_of(wire))
         self.peaks.note(turn.leader, packet.step, fields_of(message), turn)
         return message
 
