@@ -88,9 +88,9 @@ class Description:
             ColumnFigures(**{name: column[name] for name in _COLUMN_FIELDS}, bins=tuple(map(_bin, column["bins"])))
             for column in kept["columns"]
         ]
-        plain = {name: kept[name] for name in ("task", "rows", "minimum", "sigma", "seconds")}
-        lists = {"columns": tuple(columns), "notes": tuple(kept["notes"]), "opened": tuple(kept["opened"])}
-        return Description(**plain, **lists, ledger=ledger)
+        plain: dict[str, Any] = {name: kept[name] for name in ("task", "rows", "minimum", "sigma", "seconds")}
+        lists: dict[str, Any] = {name: tuple(kept[name]) for name in ("notes", "opened")}
+        return Description(**plain, **lists, columns=tuple(columns), ledger=ledger)
 
     def lines(self) -> list[tuple[str, ...]]:
         """The table of columns as texts, the head first and the strongest column next."""

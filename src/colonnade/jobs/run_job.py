@@ -96,7 +96,7 @@ def describe_job(job: Job, gathered: Gathered | None = None, secrets: Mapping[st
 def describe_rules(section: DescribeSection, parties: Sequence[str]) -> dict[str, PartyRules]:
     """Each party's rules, as [describe] has them."""
     how = section.given
-    chosen = {key: how.pop(key) for key in ("minimum", "names", "epsilon") if key in how}
+    chosen: dict[str, Any] = {key: how.pop(key) for key in ("minimum", "names", "epsilon") if key in how}
     return rules_of(parties, chosen, **how)
 
 
