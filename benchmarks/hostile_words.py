@@ -1,6 +1,7 @@
 """Mutated words, terms and plans, rightly signed, against a real party in the middle of a real job.
 
     python -m benchmarks.hostile_words --words 20000 --seed 0
+    python -m benchmarks.hostile_words --words 20000 --describe      the same of a description of columns
 
 Before every true word of the owner its mutations come to the party: fields gone, doubled, exchanged or of other kinds,
 numbers and texts that hurt, lists without end. The owner's key signs every one. The party must refuse each with one of
@@ -30,7 +31,8 @@ from typing import Any
 from benchmarks.table import show
 from colonnade.errors import ColonnadeError
 from colonnade.federation.handshake import answer_in, facts_in, word_packet
-from colonnade.federation.terms import first_difference, sign, terms_of
+from colonnade.federation.owner_description import OwnerDescription
+from colonnade.federation.terms import description_terms, first_difference, sign, terms_of
 from colonnade.runtime.remote.packet import read_packet, write_packet
 
 MOST_MS, MOST_MB = 100.0, 50.0
@@ -183,6 +185,8 @@ def _claims_only(plan: dict[str, Any], new: Any) -> bool:
     """Whether only that differs for which the owner's word counts: the others' widths, outputs, its own part."""
 
     def rest(one: dict[str, Any]) -> Any:
+        if "describe" in one:
+            return {**one, "describe": {**one["describe"], "targets": min(one["describe"]["targets"], 1)}}
         tables = [[name, rows, name != "shop" or shape] for name, rows, shape in one["tables"]]
         schema = {key: form for key, form in one["schema"].items() if not key.startswith("bank/")}
         return {**one, "tables": tables, "schema": schema, "outputs": 2, "test": 0}
@@ -197,21 +201,22 @@ def _memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def attack(words: int, seed: int, folder: Path, near: Any) -> Tally:
+def attack(words: int, seed: int, folder: Path, near: Any, *, describe: bool = False) -> Tally:
     """A whole job under mutations; ``near`` is the module of the tests that joins sides without sockets."""
     sides = near.Sides(near.make_sides(folder / "sides"))
-    read = json.dumps(terms_of(sides.owner_file()))
+    job = {"more": "[describe]\nminimum = 5\nbins = 2"} if describe else {}
+    read = json.dumps((description_terms if describe else terms_of)(sides.owner_file(**job)))
     for name in near.PARTIES:
         (sides.folder / name / "read.json").write_text(read)
-    sides.write_parties('terms = "read.json"')
-    host = sides.host()
+    sides.write_parties('terms = "read.json"', '[describe]\ncolumns = "all"\nminimum = 5' if describe else "")
+    host = sides.host(OwnerDescription, **job) if describe else sides.host()
     hostile = Hostile(words, seed, host.session.connections, host.job_file.keys.identity)
     try:
         host.gather()
-        run = host.train()
+        done = len(host.describe().columns) == 9 if describe else host.train().round == 2
     finally:
         host.close()
-    assert run.round == 2, "the job went on to its end"
+    assert done, "the job went on to its end"
     return hostile.tally
 
 
@@ -220,9 +225,12 @@ def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--words", type=int, default=2000)
     asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--describe", action="store_true")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tally = attack(given.words, given.seed, Path(folder), importlib.import_module("tests.near"))
+        tally = attack(
+            given.words, given.seed, Path(folder), importlib.import_module("tests.near"), describe=given.describe
+        )
     show("Mutated words", ["word", "mutations"], [[word, str(count)] for word, count in tally.tried.items()])
     for line in (tally.accepted + tally.crashed + tally.unnamed)[:20]:
         print(line)

@@ -82,7 +82,7 @@ def test_a_sum_does_not_tell_its_rows() -> None:
     rows = [[times_base(r), times_base(r * key.scalars[0] + y)] for r, y in zip(randoms, LABELS.tolist(), strict=True)]
     points = np.frombuffer(b"".join(map(b"".join, rows)), np.uint8).reshape(ROWS, 2, 32)
     encrypted = EncryptedRows(points)
-    plain = encrypted.by_code(BINS, encrypted.total())
+    plain = encrypted.by_code(BINS, encrypted.total)
     right = [tuple(np.flatnonzero(k == BINS).tolist()) for k in (0, 1)]
     assert [members(plain[k][0], randoms) for k in (0, 1)] == [[right[0]], [right[1]]], "control: as they are"
     sent = [refreshed(plain[k], key.public) for k in (0, 1)]
@@ -117,7 +117,7 @@ def test_a_row_marked_by_a_point_of_small_order_is_not_found() -> None:
     points = key.encrypted(LABELS[:, None]).copy()
     points[marked, 0] = np.frombuffer(add(points[marked, 0].tobytes(), small_order()), np.uint8)
     encrypted = EncryptedRows(points)
-    plain = encrypted.by_code(BINS, encrypted.total())
+    plain = encrypted.by_code(BINS, encrypted.total)
 
     def mark(point: bytes) -> bool:
         """Whether a point has a part of small order: then it is not neutral when multiplied by the large order."""

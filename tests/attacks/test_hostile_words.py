@@ -23,6 +23,12 @@ def test_no_mutated_word_is_accepted_and_none_ends_a_party(tmp_path: Path) -> No
     assert tally.most_mb <= MOST_MB  # CPU time is the benchmark's: here others may want the cores
 
 
+def test_no_mutated_word_of_a_description_is_accepted(tmp_path: Path) -> None:
+    tally = attack(300, 2, tmp_path, near, describe=True)
+    assert tally.tried.total() > 150 and min(tally.tried[word] for word in ("hello", "terms", "plan", "begin")) > 0
+    assert not tally.accepted and not tally.crashed and not tally.unnamed and tally.most_mb <= MOST_MB
+
+
 def test_another_sides_network_is_a_usual_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the terms name no network; which columns of another are codes is the owner's word, and no more."""
     networks: list[dict[str, Any]] = [

@@ -10,9 +10,14 @@ from rich.table import Table
 
 from colonnade.cli.align_command import aligning, who_learns_of
 from colonnade.cli.app import Json, app, clean, echo, out, print_json
+from colonnade.cli.federation_command import JSON, LogFormat, MetricsPort, gather_all, one_side
+from colonnade.core.options import path_part
 from colonnade.description.description_result import Description
 from colonnade.disk.whole_files import make_folder, write_text
-from colonnade.jobs.job_file import Job, read_job
+from colonnade.federation.owner_description import OwnerDescription
+from colonnade.federation.side_files import read_owner_file
+from colonnade.federation.terms import description_terms
+from colonnade.jobs.job_file import Job, parse_toml, read_job
 from colonnade.jobs.run_job import Gathered, describe_job, gather
 from colonnade.jobs.table_sections import Files
 from colonnade.report.description_page import description_page
@@ -29,21 +34,58 @@ def describe(
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one HTML page.")] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Between organisations: where the owner keeps this description.")
+    ] = None,
+    show_terms: Annotated[
+        bool, typer.Option("--terms", help="Between organisations: print the terms that all will sign, and leave.")
+    ] = False,
+    log_format: LogFormat = "lines",
+    metrics_port: MetricsPort = None,
 ) -> None:
-    """Say what every party's columns tell about the labels, from sums per bin; train nothing."""
-    what = read_job(job)
-    found = describe_job(what, _gathered(what, quiet=quiet))
+    """Say what every party's columns tell about the labels, from sums per bin; train nothing.
+
+    A job with [federation] is led between organisations: `colonnade party` takes part, if its [describe] allows it.
+    """
+    if "federation" not in parse_toml(job):
+        what = read_job(job)
+        found, name = describe_job(what, _gathered(what, quiet=quiet)), what.name
+    else:
+        with one_side(log_format, metrics_port) as metrics:
+            job_file = read_owner_file(job)
+            if show_terms:
+                print_json(description_terms(job_file))
+                return
+            name = job_file.job.name
+            place = folder or Path(f"runs/{path_part(name)}-described")
+            found = _led(OwnerDescription(job_file, place, metrics), quiet=quiet or log_format == JSON)
+    _write(found, name, csv, page)
+    if json:
+        print_json(found.to_json())
+    else:
+        _show(found, bins=bins)
+
+
+def _led(host: OwnerDescription, *, quiet: bool) -> Description:
+    """Lead a description between organisations; one that ended before is read from its folder."""
+    try:
+        found = host.finished()
+        if found is None:
+            gather_all(host, quiet=quiet)
+            found = host.describe()
+        return found
+    finally:
+        host.close()
+
+
+def _write(found: Description, title: str, csv: Path | None, page: Path | None) -> None:
     if csv is not None:
         folder = make_folder(csv)
         for table in ("columns", "bins"):
             write_text(folder / f"{table}.csv", found.to_csv(table))
     if page is not None:
         make_folder(page.parent)
-        write_text(page, description_page(found, what.name))
-    if json:
-        print_json(found.to_json())
-    else:
-        _show(found, bins=bins)
+        write_text(page, description_page(found, title))
 
 
 def _gathered(job: Job, *, quiet: bool) -> Gathered:

@@ -20,6 +20,7 @@ from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exit_codes import exit_of
 from colonnade.federation.job_folder import only_process_in
 from colonnade.federation.log_lines import log_to
+from colonnade.federation.owner_description import OwnerDescription
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prediction import Prediction
@@ -55,7 +56,7 @@ def owner(
     metrics_port: MetricsPort = None,
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
-    with _side(log_format, metrics_port) as metrics:
+    with one_side(log_format, metrics_port) as metrics:
         quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
         job_file = read_owner_file(job)
         if show_terms:
@@ -87,7 +88,7 @@ def _predict(
     try:
         scores = host.earlier()
         if scores is None:
-            _gather(host, quiet=quiet)
+            gather_all(host, quiet=quiet)
             scores = host.score()
     finally:
         host.close()
@@ -98,12 +99,12 @@ def _predict(
 
 def _lead(host: OwnerProcess, method: str, *, quiet: bool) -> Run:
     """Train; print the terms of all sides first, and then show progress."""
-    _gather(host, quiet=quiet)
+    gather_all(host, quiet=quiet)
     with bars(quiet=quiet) as shown:
         return host.train(follow(shown, method))
 
 
-def _gather(host: OwnerProcess | Prediction, *, quiet: bool) -> None:
+def gather_all(host: OwnerProcess | Prediction | OwnerDescription, *, quiet: bool) -> None:
     """Print what each side will learn, and align the rows of all sides."""
     if quiet:
         log.info("the terms of '%s': %s", host.terms["job"], " ".join(host.terms["learns"]))
@@ -119,7 +120,7 @@ def party(
     metrics_port: MetricsPort = None,
 ) -> None:
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
-    with _side(log_format, metrics_port) as metrics:
+    with one_side(log_format, metrics_port) as metrics:
         what = read_party_file(party_file)
         place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
         with only_process_in(place):
@@ -127,7 +128,7 @@ def party(
 
 
 @contextmanager
-def _side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
+def one_side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
     """Set up the logs, metrics, signals and exit code of one side."""
     metrics = Metrics()
     with ending(metrics, as_json=log_format == JSON):

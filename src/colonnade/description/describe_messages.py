@@ -38,6 +38,25 @@ class LabelChunk(NamedTuple):
     points: Tensor
 
 
+class LabelProofs(NamedTuple):
+    """The proof that the encrypted numbers of the last rows are 0 or 1 (``seal/bit_proofs.py``): its two parts."""
+
+    scalars: Tensor
+    whole: Tensor
+
+
+class GroupProofs(NamedTuple):
+    """Proofs that every target has at least ``minimum`` rows, and that as many have it not: two for each target.
+
+    ``minimum`` is a whole number; the others are the parts of the proofs, one behind the other.
+    """
+
+    minimum: Tensor
+    digits: Tensor
+    scalars: Tensor
+    whole: Tensor
+
+
 class BinSums(NamedTuple):
     """A party's answer: what it says about its columns, JSON as uint8, and encrypted sums, uint8 [..., T + 1, 32].
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -16,7 +19,9 @@ from colonnade.description.describe_messages import (
     CHUNK,
     SQUARES,
     BinSums,
+    GroupProofs,
     LabelChunk,
+    LabelProofs,
     Targets,
     ToldColumn,
     ToldFacts,
@@ -24,8 +29,9 @@ from colonnade.description.describe_messages import (
 )
 from colonnade.description.label_targets import NARROW, LabelTargets
 from colonnade.description.own_columns import LEVELS, OwnColumn, OwnColumns, PartyRules, stability
-from colonnade.errors import MessageError, naming
-from colonnade.seal.elgamal import POINT_BYTES, LabelKey, SmallSums, points_of
+from colonnade.errors import ConfigError, MessageError, TableError, naming
+from colonnade.seal.bit_proofs import prove_at_least, prove_bits
+from colonnade.seal.elgamal import POINT_BYTES, LabelKey, SmallSums, points_of, scalars
 
 PURPOSE = "describe"
 _TAIL = 12  # deviations that noise never exceeds
@@ -46,16 +52,31 @@ class OpenedColumn:
 class DescribeOwner:
     """The owner's end of one description of all parties."""
 
-    def __init__(self, parties: Parties, targets: LabelTargets) -> None:
-        self.parties, self.targets = parties, targets
-        self.key = LabelKey.new(len(targets.names))
+    def __init__(
+        self, parties: Parties, targets: LabelTargets, *, least: int | None = None, secret: bytes | None = None
+    ) -> None:
+        """With ``least`` the owner proves what it encrypts, and that each class has and lacks so many rows.
+
+        Keys and ciphertexts follow from a ``secret`` and the labels, if one is given: an owner that was started again
+        sends the same ones.
+        """
+        self.parties, self.targets, self.least = parties, targets, least
+        self._draws = scalars(None if secret is None else _key_for(secret, targets.numbers))
+        self.key = LabelKey.new(len(targets.names), self._draws)
         self.turn = Turn(0, torch.arange(0), purpose=PURPOSE)
+        self._random = 0  # of the sum of all rows
+        if least is not None:
+            _check_groups(targets, least)
 
     def run(self) -> list[tuple[ToldFacts, list[OpenedColumn]]]:
         """Ask all parties and open their answers, one result per party."""
         self.parties.tell(steps.begin, self.turn, all=self.opening())
-        for chunk in self.chunks():
+        for chunk, proofs in self.proved_chunks():
             self.parties.tell(steps.hear, self.turn, all=chunk)
+            if proofs is not None:
+                self.parties.tell(steps.believe, self.turn, all=proofs)
+        if self.least is not None:
+            self.parties.tell(steps.believe_groups, self.turn, all=self.groups())
         results = []
         for party, name in enumerate(self.parties.names):  # one at a time, so that one party's sums are held at once
             (answer,) = self.parties.ask(steps.answer, self.turn, to=[party])
@@ -71,9 +92,32 @@ class DescribeOwner:
 
     def chunks(self) -> Iterator[LabelChunk]:
         """All rows' encrypted numbers, some rows at a time; every label is encrypted once, for all parties."""
+        return (chunk for chunk, _ in self.proved_chunks())
+
+    def proved_chunks(self) -> Iterator[tuple[LabelChunk, LabelProofs | None]]:
+        """The same, each with its proof if there is to be one."""
         for start in range(0, len(self.targets.numbers), CHUNK):
-            points = self.key.encrypted(self.targets.numbers[start : start + CHUNK])
-            yield LabelChunk(torch.tensor(start), torch.from_numpy(points.copy()))
+            numbers = self.targets.numbers[start : start + CHUNK]
+            randoms = list(islice(self._draws, len(numbers)))
+            points = self.key.encrypted(numbers, randoms)
+            self._random += sum(randoms)
+            chunk = LabelChunk(torch.tensor(start), torch.from_numpy(points.copy()))
+            yield chunk, None if self.least is None else self._proofs(points, numbers, randoms)
+
+    def _proofs(self, points: np.ndarray, numbers: np.ndarray, randoms: list[int]) -> LabelProofs:
+        return LabelProofs(
+            *map(torch.from_numpy, prove_bits(self.key, points, numbers, randoms, one=numbers.shape[1] > 1))
+        )
+
+    def groups(self) -> GroupProofs:
+        """Proofs that each class has and lacks enough rows, after all labels were encrypted."""
+        assert self.least is not None
+        rows, made = len(self.targets.numbers), []
+        for k, positive in enumerate(self.targets.numbers.sum(axis=0).tolist()):
+            for surplus, random in ((positive, self._random), (rows - positive, -self._random)):
+                made.append(prove_at_least(self.key.only(k), surplus - self.least, random, rows.bit_length()))
+        parts = [np.stack(part) for part in zip(*((one.digits, *one.proof) for one in made), strict=True)]
+        return GroupProofs(torch.tensor(self.least), *map(torch.from_numpy, parts))
 
     def opened(self, answer: BinSums) -> tuple[ToldFacts, list[OpenedColumn]]:
         """What a party told, and its opened sums."""
@@ -106,6 +150,28 @@ class DescribeOwner:
     @property
     def _squares(self) -> float:
         return float((self.targets.numbers**2).sum(axis=0).max())
+
+
+def _key_for(secret: bytes, numbers: np.ndarray) -> bytes:
+    """A key for these labels alone: under the same randomness, two sets of labels would show where they differ."""
+    digest = hashlib.sha256(f"{numbers.shape}".encode() + np.ascontiguousarray(numbers, "<i8").tobytes()).digest()
+    return hmac.digest(secret, b"describe" + digest, "sha256")
+
+
+def _check_groups(targets: LabelTargets, least: int) -> None:
+    """Refuse labels of which no proof is possible."""
+    if targets.task != "classes":
+        raise ConfigError(
+            f"labels that are {targets.task} cannot be proved to be labels; give proof = false, if the parties trust "
+            "the owner."
+        )
+    rows = len(targets.numbers)
+    for name, positive in zip(targets.names, targets.numbers.sum(axis=0).tolist(), strict=True):
+        if not least <= positive <= rows - least:
+            raise TableError(
+                f"{positive} of {rows} rows are of the class '{name}'; {least} or more must be and must not be, so "
+                "that no sum is about fewer people: lower minimum, or join classes."
+            )
 
 
 def _check_points(points: Tensor, count: int, targets: int) -> None:

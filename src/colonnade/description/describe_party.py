@@ -3,9 +3,11 @@
 The protocol, for each party by itself:
 
 1. the owner sends public keys, then every row's label encrypted under them (``seal/elgamal.py``);
-2. the party adds up the encrypted labels of each bin of each column, and for columns of numbers also the labels times
+2. if the party asks for it, the owner proves that every number is 0 or 1, that a row's add up to one if there are
+   several, and that each class has and lacks enough rows (``seal/bit_proofs.py``);
+3. the party adds up the encrypted labels of each bin of each column, and for columns of numbers also the labels times
    the column's levels; it refreshes every sum, so that nothing else is left in it, and adds noise if it wants some;
-3. the owner opens the sums.
+4. the owner opens the sums.
 
 A party answers once: the same bins under other labels would tell an owner that lies which row is where.
 """
@@ -14,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,7 +26,9 @@ from colonnade.core.table import Table
 from colonnade.description.describe_messages import (
     CHUNK,
     BinSums,
+    GroupProofs,
     LabelChunk,
+    LabelProofs,
     Targets,
     ToldColumn,
     ToldFacts,
@@ -33,7 +38,19 @@ from colonnade.description.label_targets import MOST_TARGETS, NARROW, STEPS, WID
 from colonnade.description.own_columns import FINE, LEVELS, OwnColumn, PartyRules, own_columns, stability
 from colonnade.errors import MessageError, SealError
 from colonnade.seal import accountant
-from colonnade.seal.elgamal import POINT_BYTES, EncryptedRows, Points, added, check_key, refreshed, weighted
+from colonnade.seal.bit_proofs import AtLeast, BitProof, check_at_least, check_bits
+from colonnade.seal.elgamal import (
+    NEUTRAL,
+    POINT_BYTES,
+    EncryptedRows,
+    Points,
+    added,
+    check_key,
+    refreshed,
+    subtracted,
+    times_base,
+    weighted,
+)
 from colonnade.seal.noise import NoiseSource
 
 _PRODUCT = LEVELS * NARROW  # the largest level if noise must cover it
@@ -43,12 +60,22 @@ _SPAN = 4 * FINE * WIDE  # more levels than a column has
 class DescribeParty:
     """One party's end. ``key`` is the secret that its noise follows from."""
 
-    def __init__(self, name: str, table: Table, later: Table | None, rules: PartyRules, key: bytes) -> None:
-        self.name, self.rows, self.rules = name, table.rows, rules
+    def __init__(
+        self,
+        name: str,
+        table: Table,
+        later: Table | None,
+        rules: PartyRules,
+        key: bytes,
+        note: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """``note`` is called before the answer is made, with a digest of all that the answer follows from."""
+        self.name, self.rows, self.rules, self.note = name, table.rows, rules, note
         self.own = own_columns(table, later, rules)
         self._noise, self._keys = NoiseSource(key), list[bytes]()
         self._sizes, self._chunks = (0, 0, 0), list[np.ndarray]()
         self._answered = False
+        self._believed, self._groups_believed = 0, False  # rows whose labels were proved, and whether enough of each
 
     def begin(self, message: Targets) -> None:
         """Take the owner's public keys."""
@@ -62,6 +89,11 @@ class DescribeParty:
             raise MessageError(
                 f"labels of {rows} rows up to {bound} are announced, {together} a row; '{self.name}' has {self.rows} "
                 f"rows, and labels go up to {STEPS * WIDE}: align the rows, or leave that owner out."
+            )
+        if self.rules.proof and (bound, together) != (1, 1):
+            raise MessageError(
+                f"labels up to {bound} are announced, {together} a row; '{self.name}' asks for a proof that every row "
+                "is of one class, so describe classes, or agree with it on proof = false."
             )
         if self._keys:
             raise SealError(f"'{self.name}' was asked to describe its columns a second time; it answers once.")
@@ -79,17 +111,49 @@ class DescribeParty:
                 f"encrypted labels came as {points.dtype} of shape {tuple(points.shape)}, where rows from {there} on "
                 f"of shape {shape} are expected; keep the order."
             )
+        self._check_believed(there)
         self._chunks.append(points.numpy())
+
+    def believe(self, message: LabelProofs) -> None:
+        """Check the proof that the rows that came last are labels: 0 or 1, and one of a row if there are several."""
+        there = sum(map(len, self._chunks))
+        if not self.rules.proof or self._believed == there:
+            raise MessageError(f"a proof about labels came to '{self.name}', which waits for none; keep the order.")
+        proof = BitProof(*(_bytes(part) for part in message))
+        check_bits(self._keys, self._chunks[-1], proof, one=len(self._keys) > 1)
+        self._believed = there
+
+    def believe_groups(self, message: GroupProofs) -> None:
+        """Check the proofs that at least as many rows as a bin must have are of each class, and are not."""
+        self._check_believed(sum(map(len, self._chunks)))
+        if not self.rules.proof or self._groups_believed or sum(map(len, self._chunks)) != self.rows:
+            raise MessageError(f"a proof about groups came to '{self.name}', which waits for none; keep the order.")
+        check_groups(self._keys, self._encrypted.total, message, self.rows, self.rules.minimum)
+        self._groups_believed = True
+
+    def _check_believed(self, there: int) -> None:
+        if self.rules.proof and self._believed != there:
+            raise SealError(f"'{self.name}' was given {there} labels and a proof of {self._believed}; it asks for all.")
+
+    @cached_property
+    def _encrypted(self) -> EncryptedRows:
+        """All labels, once all came."""
+        return EncryptedRows(np.concatenate(self._chunks))
 
     def answer(self) -> BinSums:
         """The sums of every bin, refreshed, with the noise that the party's rules want."""
         if not self._keys or self._answered or sum(map(len, self._chunks)) != self.rows:
             raise SealError(f"'{self.name}' is asked for sums before all labels came, or a second time; stop.")
+        self._check_believed(self.rows)
+        if self.rules.proof and not self._groups_believed:
+            raise SealError(f"'{self.name}' is asked for sums without a proof that they are of enough people; stop.")
         self._answered = True
-        encrypted = np.concatenate(self._chunks)
-        facts, noise = self._facts(encrypted)
+        digest = self._digest()
+        if self.note is not None:
+            self.note(digest)
+        facts, noise = self._facts(digest)
         columns = self.own.columns
-        by_cell = EncryptedRows(encrypted).by_codes([_cells(column) for column in columns])
+        by_cell = self._encrypted.by_codes([_cells(column) for column in columns])
         sums, products = [], []
         for column, cells in zip(columns, by_cell, strict=True):
             sums += _per_bin(column, cells)
@@ -103,13 +167,12 @@ class DescribeParty:
 
     # What is said in the clear
 
-    def _facts(self, encrypted: np.ndarray) -> tuple[ToldFacts, tuple[np.ndarray, np.ndarray]]:
+    def _facts(self, digest: bytes) -> tuple[ToldFacts, tuple[np.ndarray, np.ndarray]]:
         """The facts about all columns, and whole-number noise for the sums and the products."""
         columns, targets = self.own.columns, len(self._keys)
         bins, numbers = sum(len(c.titles) for c in columns), sum(c.levels is not None for c in columns)
         sigma = self._sigma(numbers)
         _, bound, _ = self._sizes
-        digest = self._digest(encrypted)
 
         def drawn(what: str, shape: tuple[int, ...], scale: float) -> np.ndarray:
             if not sigma:
@@ -127,9 +190,9 @@ class DescribeParty:
         facts = ToldFacts(self.rules.minimum, sigma, self.own.notes, tuple(told))
         return facts, (drawn("sums", (bins, targets), bound), drawn("products", (numbers, targets), bound * _PRODUCT))
 
-    def _digest(self, encrypted: np.ndarray) -> bytes:
-        """A digest of the labels as they came and of the party's own rows: if any is another, so is all noise."""
-        digest = hashlib.sha256(encrypted.tobytes())
+    def _digest(self) -> bytes:
+        """A digest of keys and labels as they came and of the party's own rows: if any is another, so is all noise."""
+        digest = hashlib.sha256(b"".join([*self._keys, *(chunk.tobytes() for chunk in self._chunks)]))
         for column in self.own.columns:
             for part in (column.codes, column.levels, column.later):
                 digest.update(b"" if part is None else part.tobytes())
@@ -160,6 +223,24 @@ class DescribeParty:
         columns = self.own.columns
         releases = len(columns) + numbers + sum(column.later is not None for column in columns)
         return noise_multiplier(self.rules.epsilon, self.rules.delta, releases) * 2.0 * math.sqrt(self._sizes[2])
+
+
+def check_groups(keys: Sequence[bytes], total: Points, message: GroupProofs, rows: int, minimum: int) -> None:
+    """Refuse proofs that do not show that every target has, and has not, at least ``minimum`` rows."""
+    told, (digits, scalars, whole) = message.minimum.numpy(), map(_bytes, message[1:])
+    fits = told.dtype == np.int64 and told.shape == () and minimum <= int(told) <= rows
+    if not fits or not len(digits) == len(scalars) == len(whole) == 2 * len(keys):
+        raise MessageError(
+            f"proofs about {len(digits)} groups of {told} rows came; two for each of {len(keys)} targets and at least "
+            f"{minimum} rows are expected."
+        )
+    least = int(told)
+    for k, key in enumerate(keys):
+        with_it = [total[0], subtracted([total[k + 1]], [times_base(least)])[0]]
+        without = subtracted([NEUTRAL, times_base(rows - least)], [total[0], total[k + 1]])
+        for at, surplus in ((2 * k, with_it), (2 * k + 1, without)):
+            proof = AtLeast(digits[at], BitProof(scalars[at], whole[at]))
+            check_at_least(key, surplus, proof, rows.bit_length())
 
 
 def noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
@@ -202,6 +283,12 @@ def _gathered(cells: dict[int, tuple[int, Points]], count: int) -> list[Points]:
         before = sums[place]
         sums[place] = points if before is None else added(before, points)
     return [own for own in sums if own is not None]
+
+
+def _bytes(part: torch.Tensor) -> np.ndarray:
+    if part.dtype != torch.uint8:
+        raise MessageError(f"a proof about labels came as {part.dtype}; expected bytes.")
+    return part.numpy()
 
 
 def _none(shape: tuple[int, ...]) -> torch.Tensor:

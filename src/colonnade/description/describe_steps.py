@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from colonnade.core.method import Turn, party_step
-from colonnade.description.describe_messages import BinSums, LabelChunk, Targets
+from colonnade.description.describe_messages import BinSums, GroupProofs, LabelChunk, LabelProofs, Targets
 from colonnade.description.describe_party import DescribeParty
 
 
@@ -25,6 +25,18 @@ def begin(mine: DescribeMine, turn: Turn, message: Targets) -> None:
 def hear(mine: DescribeMine, turn: Turn, message: LabelChunk) -> None:
     """Take the encrypted labels of some rows."""
     mine.end.hear(message)
+
+
+@party_step
+def believe(mine: DescribeMine, turn: Turn, message: LabelProofs) -> None:
+    """Check the proof that the last rows' numbers are 0 or 1."""
+    mine.end.believe(message)
+
+
+@party_step
+def believe_groups(mine: DescribeMine, turn: Turn, message: GroupProofs) -> None:
+    """Check the proofs that enough rows have each target, and enough have it not."""
+    mine.end.believe_groups(message)
 
 
 @party_step

@@ -26,6 +26,7 @@ from colonnade.runtime.group import Group
 from colonnade.runtime.setup import local_parties
 from colonnade.seal.elgamal import check_elgamal
 from colonnade.wire.ends import Ends
+from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.owner_half import OwnerHalf
 
 RUNTIMES = ("loop", "bytes")
@@ -73,6 +74,7 @@ def describe(
     names: str | Mapping[str, str] = "shown",
     epsilon: float | Mapping[str, float] | None = None,
     delta: float = 1e-5,
+    proof: bool = False,
     task: str | None = None,
     seed: int = 0,
     runtime: str = "loop",
@@ -84,6 +86,9 @@ def describe(
     negative rows each bin has, and the party nothing about the labels. No bin has fewer than ``minimum`` rows.
     With ``names="numbered"`` bins are told by number, without limits or texts. With ``epsilon`` (at ``delta``) a party
     adds noise to all counts and sums. These three are a party's own choice: give one value, or a dictionary by party.
+
+    With ``proof=True`` the owner proves to every party, without showing a label, that each row is of one class and that
+    every class has and lacks ``minimum`` rows; between organisations that is what parties ask for.
 
     ``later`` has other rows of the same columns, such as test rows: each party compares its own and tells one number,
     the population stability index. ``task`` is "classes", "values" or "several"; by default what the labels look like.
@@ -100,19 +105,28 @@ def describe(
     check_federation(tables)
     if runtime not in RUNTIMES:
         raise unknown("runtime of a description", runtime, RUNTIMES)
+    chosen = {"minimum": minimum, "names": names, "epsilon": epsilon}
+    rules = rules_of([table.name for table in tables], chosen, bins=bins, delta=delta, proof=proof)
+    return describe_by(tables, rules, later=later, task=task, sources=Sources(seed_of(seed)), runtime=runtime)
+
+
+def describe_by(
+    tables: Sequence[Table],
+    rules: dict[str, PartyRules],
+    *,
+    later: Sequence[Table] | None,
+    task: str | None,
+    sources: Sources,
+    runtime: str = "loop",
+) -> Description:
+    """Describe the columns of tables under each party's rules; ``sources`` may have their secrets."""
     check_elgamal()
-    rules = _rules(tables, {"minimum": minimum, "names": names, "epsilon": epsilon}, bins, delta)
-    targets = label_targets(tables[0], task, noisy=any(own.epsilon is not None for own in rules.values()))
     after, began = _after(tables, later), time.process_time()
     if is_partial([*tables, *filter(None, after)]):
         raise TableError("some parties do not know all rows; describe the common ones: cn.common_rows(tables).")
-    half = OwnerHalf(Ends())
-    results: list[tuple[str, Told]] = []
-    if tables[0].columns is not None:
-        own = replace(rules[tables[0].name], epsilon=None)  # nobody is told anything, so noise would only harm
-        results.append((tables[0].name, own_result(own_columns(tables[0], after[0], own), targets, own)))
+    targets = targets_under(tables[0], task, rules)
+    half, told = OwnerHalf(Ends()), list[Told]()
     if len(tables) > 1:
-        sources = Sources(seed_of(seed))
         ends = [
             DescribeParty(
                 table.name, table, other, rules[table.name], sources.of(table.name).key("describe", table.name)
@@ -120,29 +134,59 @@ def describe(
             for table, other in zip(tables[1:], after[1:], strict=True)
         ]
         groups = [DescribeGroup(k, end) for k, end in enumerate(ends)]
-        called = [end.name for end in ends]
-        parties = local_parties(called, groups, half, set(), encoded=runtime == "bytes")
-        results += zip(called, DescribeOwner(parties, targets).run(), strict=True)
+        parties = local_parties([end.name for end in ends], groups, half, set(), encoded=runtime == "bytes")
+        secret = None if sources.secrets is None else sources.of(OWNER).key("describe labels")
+        told = DescribeOwner(parties, targets, least=least_of(tables[0].name, rules), secret=secret).run()
+    return put_together(tables[0], after[0], targets, rules, told, half.ledger, time.process_time() - began)
+
+
+def targets_under(table: Table, task: str | None, rules: Mapping[str, PartyRules]) -> LabelTargets:
+    """The owner's labels as numbers; values are cut closer if the noise of a party must cover them."""
+    return label_targets(table, task, noisy=any(own.epsilon is not None for own in rules.values()))
+
+
+def least_of(owner: str, rules: Mapping[str, PartyRules]) -> int | None:
+    """How many rows each class must have and lack by proof, so that all parties are content; None without proofs."""
+    wanted = [own.minimum for name, own in rules.items() if name != owner and own.proof]
+    return max(wanted, default=None)
+
+
+def put_together(
+    own: Table,
+    later: Table | None,
+    targets: LabelTargets,
+    rules: Mapping[str, PartyRules],
+    told: Sequence[Told],
+    ledger: Ledger,
+    seconds: float,
+) -> Description:
+    """The description of the owner's own columns and of what the others told, in the order of the rules."""
+    results = [] if own.columns is None else [(own.name, _of_owner(own, later, targets, rules[own.name]))]
+    results += zip([name for name in rules if name != own.name], told, strict=True)
     return Description(
         task=targets.task,
-        rows=tables[0].rows,
+        rows=own.rows,
         columns=tuple(_figures(results, targets)),
         minimum={name: facts.minimum for name, (facts, _) in results},
         sigma={name: facts.sigma for name, (facts, _) in results},
         notes=tuple(note for _, (facts, _) in results for note in facts.notes),
-        opened=tuple(_opened(tables, results, rules, targets)),
-        seconds=time.process_time() - began,
-        ledger=half.ledger,
+        opened=tuple(_opened(own, results, rules, targets)),
+        seconds=seconds,
+        ledger=ledger,
     )
+
+
+def _of_owner(own: Table, later: Table | None, targets: LabelTargets, rules: PartyRules) -> Told:
+    exact = replace(rules, epsilon=None)  # nobody is told anything, so noise would only harm
+    return own_result(own_columns(own, later, exact), targets, exact)
 
 
 def _figures(results: Sequence[tuple[str, Told]], targets: LabelTargets) -> list[ColumnFigures]:
     return [one for name, (_, columns) in results for column in columns for one in figures(name, column, targets)]
 
 
-def _rules(tables: Sequence[Table], chosen: dict[str, Any], bins: int, delta: float) -> dict[str, PartyRules]:
-    """Each party's rules, from one value for all or a dictionary by party."""
-    called = [table.name for table in tables]
+def rules_of(called: Sequence[str], chosen: Mapping[str, Any], **common: Any) -> dict[str, PartyRules]:
+    """Each party's rules: of what is ``chosen`` one value for all or a dictionary by party, and what is common."""
     for what, value in chosen.items():
         strange = [name for name in value if name not in called] if isinstance(value, Mapping) else []
         if strange:
@@ -151,7 +195,7 @@ def _rules(tables: Sequence[Table], chosen: dict[str, Any], bins: int, delta: fl
     for name in called:
         own = {what: value[name] if isinstance(value, Mapping) else value for what, value in chosen.items()
                if not isinstance(value, Mapping) or name in value}  # fmt: skip
-        rules[name] = PartyRules(bins=bins, delta=delta, **own)
+        rules[name] = PartyRules(**common, **own)
     return rules
 
 
@@ -169,20 +213,27 @@ def _after(tables: Sequence[Table], later: Sequence[Table] | None) -> list[Table
 
 
 def _opened(
-    tables: Sequence[Table], results: Sequence[tuple[str, Told]], rules: dict[str, PartyRules], targets: LabelTargets
+    own: Table, results: Sequence[tuple[str, Told]], rules: Mapping[str, PartyRules], targets: LabelTargets
 ) -> list[str]:
     """Who learnt what, in plain sentences."""
-    others = [(name, told) for name, told in results if name != tables[0].name]
+    others = [(name, told) for name, told in results if name != own.name]
     if not others:
         return ["Nothing left the owner: it described its own columns."]
     what = "the sum of the labels" if targets.task == "values" else "how many are of each class"
     names = ", ".join(f"'{name}'" for name, _ in others)
     said = [
-        f"The owner sent {names} each of {tables[0].rows:,} labels encrypted, and nobody else can open one.",
+        f"The owner sent {names} each of {own.rows:,} labels encrypted, and nobody else can open one.",
+        *_proved(least_of(own.name, rules)),
         *(_told(name, told, rules[name], what) for name, told in others),
         f"This result is the owner's: who reads it and holds a bin's rows learns {what} among them.",
     ]
     return said
+
+
+def _proved(least: int | None) -> list[str]:
+    if least is None:
+        return []
+    return [f"It proved that every row is of one class, and that every class has and lacks at least {least} rows."]
 
 
 def _told(name: str, told: Told, rules: PartyRules, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +79,19 @@ class Description:
         lists = {"columns": columns, "notes": list(self.notes), "opened": list(self.opened)}
         return {**{name: getattr(self, name) for name in plain}, **lists}
 
+    @staticmethod
+    def from_json(kept: Mapping[str, Any]) -> Description:
+        """A description that was written as plain data, with the lines of its ledger as ``ledger``."""
+        ledger = Ledger()
+        ledger.replace(kept["ledger"])
+        columns = [
+            ColumnFigures(**{name: column[name] for name in _COLUMN_FIELDS}, bins=tuple(map(_bin, column["bins"])))
+            for column in kept["columns"]
+        ]
+        plain: dict[str, Any] = {name: kept[name] for name in ("task", "rows", "minimum", "sigma", "seconds")}
+        lists: dict[str, Any] = {name: tuple(kept[name]) for name in ("notes", "opened")}
+        return Description(**plain, **lists, columns=tuple(columns), ledger=ledger)
+
     def lines(self) -> list[tuple[str, ...]]:
         """The table of columns as texts, the head first and the strongest column next."""
         several = len({column.target for column in self.columns}) > 1
@@ -96,6 +110,10 @@ class Description:
         shown = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
         cost = f"{self.rows:,} rows, {self.bytes:,} bytes, {self.seconds:.1f} CPU seconds"
         return "\n".join([*shown, cost, *self.notes, *self.opened])
+
+
+def _bin(kept: Mapping[str, Any]) -> BinFigures:
+    return BinFigures(*(kept[name] for name in BinFigures._fields))
 
 
 def _plain(one: BinFigures) -> dict[str, Any]:

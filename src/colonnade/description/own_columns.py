@@ -30,6 +30,10 @@ class PartyRules:
     names: str = "shown"
     epsilon: float | None = None
     delta: float = 1e-5
+    proof: bool = False
+    """Whether the owner must prove what it encrypted."""
+    columns: tuple[str, ...] | None = None
+    """Which columns are described; None is all."""
 
     def __post_init__(self) -> None:
         count_of(self.bins, "bins", 2, MOST_BINS)
@@ -73,7 +77,7 @@ class OwnColumns:
 
 def own_columns(table: Table, later: Table | None, rules: PartyRules) -> OwnColumns:
     """The described columns of a table; ``later`` has the same columns about other rows, for the stability."""
-    before = raw_columns(table)
+    before = _chosen(raw_columns(table), rules.columns, table.name)
     after = _after(table, later, before)
     made = [make_bins(column, rules.bins, rules.minimum) for column in before]
     columns = [
@@ -89,6 +93,14 @@ def own_columns(table: Table, later: Table | None, rules: PartyRules) -> OwnColu
     left_out = [column.name for column, bins in zip(before, made, strict=True) if len(bins.titles) < 2]
     notes = [f"column '{name}' of '{table.name}' has no two bins of {rules.minimum} rows" for name in left_out]
     return OwnColumns(tuple(columns), tuple(notes))
+
+
+def _chosen(columns: list[RawColumn], names: tuple[str, ...] | None, whose: str) -> list[RawColumn]:
+    known = [column.name for column in columns]
+    strange = [name for name in names or () if name not in known]
+    if strange:
+        raise TableError(f"'{whose}' has no column '{strange[0]}' to describe; it has {', '.join(known)[:500]}.")
+    return [column for column in columns if names is None or column.name in names]
 
 
 def _after(table: Table, later: Table | None, before: list[RawColumn]) -> dict[str, RawColumn] | None:

@@ -5,11 +5,12 @@ Nothing that the owner says is taken on trust: who learns what is worked out of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from colonnade.errors import ManifestError, printable
-from colonnade.federation.side_sections import AllowSection
+from colonnade.federation.description_rules import rules_in
+from colonnade.federation.side_sections import AllowDescribeSection, AllowSection
 from colonnade.federation.terms import PROTOCOL, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_terms_form
 from colonnade.learners import make_learner
@@ -23,8 +24,16 @@ def check_allowed(
     _check_version(terms)
     check_terms_form(terms)
     _check_sides(terms, name, {str(terms["owner"]): owner, **keys})
+    _check_align(terms["align"], name, allow)
+    if "describe" not in terms:
+        _check_training(terms, name, allow)
+    _check_words(terms)
+    _check_peers(terms, name, allow, keys)
+
+
+def _check_training(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:
     kinds = [entry["kind"] for entry in terms["seals"]]
-    method, train, how = terms["method"]["name"], terms["train"], terms["align"]
+    method, train = terms["method"]["name"], terms["train"]
     if allow.methods is not None and method not in allow.methods:
         raise _not_allowed("method.name", method, allow.methods, name)
     for kind in kinds:
@@ -35,6 +44,14 @@ def check_allowed(
             raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
     if allow.rounds is not None and train.get("rounds") is not None and train["rounds"] > allow.rounds:
         raise _not_allowed("train.rounds", train["rounds"], f"at most {allow.rounds}", name)
+    _check_learner(terms, name, allow)
+    _check_epsilon(terms, name, allow)
+    others = len(terms["parties"]) - 2
+    if "blind" in kinds and others < allow.mix:
+        raise _not_allowed("parties", f"{others} beside us in a blinded sum", f"at least {allow.mix} (mix)", name)
+
+
+def _check_align(how: Mapping[str, Any], name: str, allow: AllowSection) -> None:
     mode = how.get("mode") or "psi"
     if mode not in allow.align:
         raise _not_allowed("align.mode", mode, allow.align, name)
@@ -43,13 +60,28 @@ def check_allowed(
         raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
     if allow.maximum is not None and (most is None or most > allow.maximum):
         raise _not_allowed("align.maximum", most, f"at most {allow.maximum}", name)
-    _check_learner(terms, name, allow)
-    _check_epsilon(terms, name, allow)
-    others = len(terms["parties"]) - 2
-    if "blind" in kinds and others < allow.mix:
-        raise _not_allowed("parties", f"{others} beside us in a blinded sum", f"at least {allow.mix} (mix)", name)
-    _check_words(terms, kinds)
-    _check_peers(terms, name, allow, keys)
+
+
+def check_described(terms: Mapping[str, Any], name: str, allow: AllowDescribeSection | None) -> None:
+    """Refuse a description that this party's operator did not allow; each refusal names the field."""
+    if allow is None:
+        raise ManifestError(f"'{name}' allows no description; write columns = [...] in [describe] of its party file.")
+    rules, listed = rules_in(terms), [entry["name"] for entry in terms["parties"]]
+    if list(rules) != listed:
+        raise ManifestError(
+            f"the terms have rules of {', '.join(rules)[:200]} in describe.parties; {listed} take part."
+        )
+    own, where = rules[name], f"describe.parties.{name}"
+    if own.minimum < allow.minimum:
+        raise _not_allowed(f"{where}.minimum", own.minimum, f"at least {allow.minimum}", name, "describe")
+    if allow.names == "numbered" != own.names:
+        raise _not_allowed(f"{where}.names", own.names, "numbered", name, "describe")
+    if allow.epsilon is not None and (own.epsilon is None or own.epsilon > allow.epsilon):
+        raise _not_allowed(f"{where}.epsilon", own.epsilon, f"at most {allow.epsilon:g}", name, "describe")
+    if allow.epsilon is not None and own.delta > allow.delta:
+        raise _not_allowed("describe.delta", own.delta, f"at most {allow.delta:g}", name, "describe")
+    if allow.proof and not own.proof:
+        raise _not_allowed("describe.proof", own.proof, "an owner that proves what it encrypts", name, "describe")
 
 
 def check_pinned(terms: Mapping[str, Any], name: str, pinned: Mapping[str, Any] | None) -> None:
@@ -95,7 +127,7 @@ def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys:
     least = max(terms["align"].get("minimum") or 1, allow.minimum or 1)
     if not unknown:
         return
-    if any(entry["kind"] == "blind" for entry in terms["seals"]):
+    if any(entry["kind"] == "blind" for entry in terms.get("seals", ())):
         why = "the seal 'blind', and an owner that invents a party can take its part out of every sum"
     elif least > 1 and len(terms["parties"]) > 2:
         why = f"align.minimum {least}, and an owner that invents a party can compare ids without heeding it"
@@ -125,13 +157,17 @@ def _check_epsilon(terms: Mapping[str, Any], name: str, allow: AllowSection) -> 
             raise _not_allowed(f"seals.noise.{field}", granted[0][field], f"at most {most:g}", name)
 
 
-def _check_words(terms: Mapping[str, Any], kinds: Sequence[str]) -> None:
+def _check_words(terms: Mapping[str, Any]) -> None:
     """Check that the sentences in the terms follow from their other fields."""
-    due = {"learns": learns(terms), "labels": labels_under(method_in(terms), kinds)}
+    due: dict[str, Any] = {"learns": learns(terms)}
+    if "describe" not in terms:
+        due["labels"] = labels_under(method_in(terms), [entry["kind"] for entry in terms["seals"]])
     difference = first_difference(due, {key: terms.get(key) for key in due})
     if difference:
         raise ManifestError(f"the terms gloss over what they do, in {difference}; do not sign them.")
 
 
-def _not_allowed(field: str, value: Any, allowed: Any, name: str) -> ManifestError:
-    return ManifestError(f"the terms have {field} {value!r}, and '{name}' allows {allowed}; change the job or [allow].")
+def _not_allowed(field: str, value: Any, allowed: Any, name: str, section: str = "allow") -> ManifestError:
+    return ManifestError(
+        f"the terms have {field} {value!r}, and '{name}' allows {allowed}; change the job or [{section}]."
+    )

@@ -71,7 +71,7 @@ class OwnerProcess:
 
             run.fit(test or None, after)
             run.report(self.folder / "report.html")
-            session.tell_end(run)
+            session.tell_end(run.parties)
         session.finish(rounds=run.round)
         return run
 

@@ -1,6 +1,7 @@
-"""One job as its owner leads it, be it a training or a prediction: gather, sign, align, stop, end.
+"""One job as its owner leads it, be it a training, a prediction or a description: gather, sign, align, stop, end.
 
-:class:`.owner_process.OwnerProcess` trains with it, and :class:`.prediction.Prediction` predicts.
+:class:`.owner_process.OwnerProcess` trains with it, :class:`.prediction.Prediction` predicts, and
+:class:`.owner_description.OwnerDescription` describes columns.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, job_id
-from colonnade.run.training import Run
+from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
@@ -150,13 +151,13 @@ class OwnerSession:
             self._stop("the owner was interrupted.")
             raise
 
-    def tell_end(self, run: Run | None = None) -> None:
+    def tell_end(self, parties: AllParties | None = None) -> None:
         """Tell everybody that the job is over: by a request of the run, or by a word if there is no run any more."""
-        if run is None:
+        if parties is None:
             with self.stopping():
                 self.end.tell(self.parties)
             return
-        backend = run.parties.backend
+        backend = parties.backend
         assert isinstance(backend, RemoteBackend)
         self.end.tell(backend.parties, lambda party: backend.parties[party].end())
 

@@ -25,8 +25,9 @@ class Runs:
     has not the folder that the run is in, so it begins again.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.place = make_folder(folder) / "runs.json"
+    def __init__(self, folder: Path, file: str = "runs.json", limit: str = "runs in [allow]") -> None:
+        """``limit`` names what the operator may raise."""
+        self.place, self.limit = make_folder(folder) / file, limit
 
     def allow(self, terms: Mapping[str, Any], run: bytes, most: int, name: str) -> int:
         """The number of a run within its job, from 1; a new run is counted, and refused if it is one too many."""
@@ -36,7 +37,7 @@ class Runs:
         if this not in signed:
             if len(signed) >= most:
                 raise ManifestError(
-                    f"'{name}' has let {len(signed)} runs begin and allows {most}; raise runs in [allow], or go on in "
+                    f"'{name}' has let {len(signed)} runs begin and allows {most}; raise {self.limit}, or go on in "
                     "the owner's folder of a run that was begun."
                 )
             signed = [*signed, this]
@@ -86,6 +87,27 @@ class OnlyQuestion:
             )
         if step not in told:
             write_text(self.place, json.dumps({**told, step: digest.hex()}), durable=True)
+
+
+class AnsweredLabels:
+    """Which labels a job's description was answered for: the same again after a crash, and no others.
+
+    Other labels, keys or rows would tell an owner that lies in which bin single people are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / "described.json"
+
+    def allow(self, digest: bytes, name: str) -> None:
+        """Note what is answered before it is; refuse anything else than was answered before."""
+        before: str | None = read_kept(self.place, str, _LOST)
+        if before is None:
+            write_text(self.place, json.dumps(digest.hex()), durable=True)
+        elif before != digest.hex():
+            raise PrivacyError(
+                f"'{name}' has described its columns in this job for other labels or rows than these; it answers one "
+                "set of labels a job: bring back the files that were described, or begin another job."
+            )
 
 
 class OpenRows:

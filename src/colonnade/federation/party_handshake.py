@@ -27,7 +27,7 @@ import numpy as np
 from colonnade.core.table import Table
 from colonnade.errors import ManifestError, MessageError, printable, unknown
 from colonnade.federation.alignment_server import AlignmentServer
-from colonnade.federation.allow_list import check_allowed, check_pinned
+from colonnade.federation.allow_list import check_allowed, check_described, check_pinned
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import Facts, hex_of, signatures_in
 from colonnade.federation.hello import hello_of
@@ -36,7 +36,7 @@ from colonnade.federation.job_folders import JobFolders
 from colonnade.federation.job_parts import new_sheet, parts_at_party, preparation_in, prepared, session_of, sheet_of
 from colonnade.federation.party_counts import Alignments, OpenRows, Runs
 from colonnade.federation.party_job import PartyJob
-from colonnade.federation.plan_check import check_plan, check_prediction_plan, check_split
+from colonnade.federation.plan_check import check_description_plan, check_plan, check_prediction_plan, check_split
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import (
     check_signatures,
@@ -71,6 +71,7 @@ class PartyHandshake:
         self._owner = b""  # the owner's incarnation
         self._visit = 0  # which of its sessions with us is open
         self._tables: tuple[Table, Table] | None = None
+        self._test_rows = 0
         self._rows = np.empty(0, np.int64)  # of the tables, in this side's files
         self._told: str | None = None  # what stands for the test rows that the owner told, if its dates decide
         self._words: dict[str, Callable[[Facts], Facts]] = {
@@ -126,7 +127,9 @@ class PartyHandshake:
     def _take_run(self, terms: dict[str, Any], run: bytes) -> None:
         """Count the run before anything is signed, and open the job's folder."""
         place, trained, most = self._folders.of(terms), None, self.party_file.allow.runs
-        if "predict" in terms:
+        if "describe" in terms:
+            number = self._count_description(terms, run)
+        elif "predict" in terms:
             if not self.party_file.predict:
                 raise ManifestError(
                     f"'{self.name}' allows no prediction; write files = '...' in [predict] of its party file."
@@ -137,6 +140,13 @@ class PartyHandshake:
             number = Runs(self.folder).allow(terms, run, most, self.name)
         job = self.job or self._open(terms, JobFolder(place), trained)
         self.job = replace(job, run=number)
+
+    def _count_description(self, terms: dict[str, Any], run: bytes) -> int:
+        """Descriptions have a count of their own: many runs of a training are not to mean many descriptions."""
+        check_described(terms, self.name, self.party_file.describe)
+        assert self.party_file.describe is not None
+        counted = Runs(self.folder, "descriptions.json", "times in [describe]")
+        return counted.allow(terms, run, self.party_file.describe.times, self.name)
 
     def _open(self, terms: dict[str, Any], folder: JobFolder, trained: JobFolder | None) -> PartyJob:
         """Keep the terms in the job's folder, and read the files that they are about."""
@@ -193,8 +203,10 @@ class PartyHandshake:
             return {"rows": table.rows, "test": 0, "shape": list(table.shape), "cardinalities": []}
         parts = parts_at_party(facts, rows, job.terms)
         self._told = digest_of_rows(facts) if split_in(job.terms) else None
-        self._tables = prepared(job.sheet, rows, parts, job.terms)
+        self._tables, self._test_rows = prepared(job.sheet, rows, parts, job.terms), len(parts.test)
         table = self._tables[0]
+        if "describe" in job.terms:  # how many inputs a network would have is nobody's business here
+            return {"rows": table.rows, "test": len(parts.test), "shape": [1], "cardinalities": []}
         return {
             "rows": table.rows,
             "test": len(parts.test),
@@ -216,6 +228,9 @@ class PartyHandshake:
         own, allow = self._tables[0], self.party_file.allow
         if job.trained is not None:
             check_prediction_plan(plan, job.run_folder.plan(), self.name, own.rows, allow)
+        elif "describe" in job.terms:
+            check_description_plan(plan, job.terms, self.name, own.rows, self._test_rows, allow)
+            check_split(plan, self._told, job.folder.signed_plan, self.name)
         elif first_difference(self.plan, plan):
             check_plan(plan, job.terms, self.name, own, allow)
             check_split(plan, self._told, job.run_folder.signed_plan, self.name)
@@ -230,7 +245,8 @@ class PartyHandshake:
         session = self._session(facts)
         if not self._serves(session):
             OpenRows(job.folder.folder).open(self._rows, job.run, self.name)
-            self.server = job.run_server(self.plan, self._tables, session)
+            make = job.description_server if "describe" in job.terms else job.run_server
+            self.server = make(self.plan, self._tables, session)
         return {}
 
     def _end(self, facts: Facts) -> Facts:

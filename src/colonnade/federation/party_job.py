@@ -1,6 +1,6 @@
 """A job that a party takes part in: what it has signed, where it keeps the job, and how it serves the owner's requests.
 
-The servers are made here: of an alignment, of a training, of a prediction.
+The servers are made here: of an alignment, of a training, of a prediction, of a description.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from colonnade.core.randomness import Randomness
 from colonnade.core.table import Table
+from colonnade.description.describe_party import DescribeParty
 from colonnade.errors import ManifestError
 from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
+from colonnade.federation.description_rules import rules_in
+from colonnade.federation.description_server import DescriptionServer
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_names, align_terms, party_spec, stand_in
-from colonnade.federation.party_counts import OnlyQuestion
+from colonnade.federation.party_counts import AnsweredLabels, OnlyQuestion
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.runtime.remote.party_server import PartyServer
@@ -119,6 +123,25 @@ class PartyJob:
         log.info("predicts with %d new rows", rows.rows)
         return party
 
+    def description_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> RequestServer:
+        """The server of a description of this party's columns, as far as its operator allows."""
+        allow, (own, later) = self.party_file.describe, tables
+        assert allow is not None  # else the terms were not signed
+        self.folder.keep_plan(dict(plan))
+        rules = replace(rules_in(self.terms)[self.name], columns=allow.chosen)
+        key = Randomness(0, self.folder.secret).key("describe", self.name)
+        answered = AnsweredLabels(self.folder.folder)
+        end = DescribeParty(
+            self.name,
+            own,
+            later if plan["test"] else None,
+            rules,
+            key,
+            lambda digest: answered.allow(digest, self.name),
+        )
+        log.info("describes %d columns of %d rows", len(end.own.columns), own.rows)
+        return DescriptionServer(end, plan["describe"], self.job, session)
+
     def _sum_rules(self) -> SumRules:
         """What the operator allows of blinded sums; a prediction is held to those of its training."""
         allow = self.party_file.allow
@@ -144,4 +167,4 @@ class BudgetKeeper:
 
 def ledger_of(server: RequestServer | None) -> Ledger:
     """The messages of the run that a party has served since it began; an alignment's are in the audit log alone."""
-    return server.ledger if isinstance(server, PartyServer) else Ledger()
+    return server.ledger if isinstance(server, PartyServer | DescriptionServer) else Ledger()

@@ -158,7 +158,8 @@ class PartyProcess:
         """Show in status and metrics what a request has changed."""
         if packet.kind == TALK and packet.step in _STATES and self.session.terms is not None:
             self._describe(self.session.terms["job"])
-            self.status.state(_STATES[packet.step])
+            describes = "describe" in self.session.terms and packet.step == "begin"
+            self.status.state("describing" if describes else _STATES[packet.step])
         elif packet.purpose == "train" and packet.kind in ("step", "sum") and packet.round + 1 != self._round:
             self._round = packet.round + 1
             if self.status.status.state != "training":  # the same process, over another connection

@@ -23,7 +23,7 @@ def write_party_report(job: PartyJob, ledger: Ledger, state: str) -> Path:
         party=job.name,
         owner=str(job.terms["owner"]),
         job=printable(job.terms["job"], 60),
-        method=str(job.terms["method"]["name"]),
+        method="description" if "describe" in job.terms else str(job.terms["method"]["name"]),
         state=printable(state),
         learns=[printable(sentence, 2000) for sentence in job.terms["learns"]],
         ledger=ledger,

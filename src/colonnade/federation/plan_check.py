@@ -55,6 +55,28 @@ def check_prediction_plan(
         raise ManifestError(f"the plan has {rows} rows, '{name}' allows {allow.rows}; change the job or [allow].")
 
 
+def check_description_plan(
+    plan: Mapping[str, Any], terms: Mapping[str, Any], name: str, rows: int, test: int, allow: AllowSection
+) -> None:
+    """Refuse a description's plan that is not of this party's rows, or of labels that its owner cannot prove."""
+    if "describe" not in plan:
+        raise ManifestError(f"a plan to train came to '{name}' under the terms of a description; do not sign it.")
+    labels = plan["describe"]
+    if (labels["rows"], plan["test"]) != (rows, test):
+        raise ManifestError(
+            f"the plan has {labels['rows']} rows to describe and {plan['test']} later ones, '{name}' has {rows} and "
+            f"{test}; align again."
+        )
+    if terms["describe"]["proof"] and (labels["bound"], labels["together"]) != (1, 1):
+        raise ManifestError(
+            f"the plan has labels up to {labels['bound']}, {labels['together']} a row, of which the terms promise a "
+            "proof that every row is of one class; do not sign it."
+        )
+    for what, many, most in (("rows", rows, allow.rows), ("outputs", labels["targets"], allow.outputs)):
+        if most is not None and many > most:
+            raise ManifestError(f"the plan has {many} {what}, '{name}' allows {most}; change the job or [allow].")
+
+
 def _check_sizes(
     proposal: Mapping[str, Any], terms: Mapping[str, Any], name: str, own: Table, allow: AllowSection
 ) -> None:

@@ -116,7 +116,7 @@ class Prediction:
             names = run.names or tuple(map(str, range(run.task.outputs)))
             scores = ScoreFile(rows[order], values[torch.from_numpy(order)], names, run.task.name)
             scores.write(self._kept)
-            session.tell_end(run)
+            session.tell_end(run.parties)
         return self._finished(scores, run.ledger)
 
     def close(self) -> None:

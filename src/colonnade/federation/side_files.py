@@ -5,7 +5,7 @@ JOB.toml is a job as ``colonnade train`` reads it, but with one party's files: i
     [federation]  listen, deadline, labels, cert, key, ca, identity, crl
     [[party]]     name, files, id, label, ...                 the owner's own rows
     [[party]]     name, key                                   each of the others, by its public identity key
-    [align] [prepare] [train] [method] [model] [optimizer] [[seal]]
+    [align] [prepare] [train] [method] [model] [optimizer] [[seal]] [describe]
 
 PARTY.toml::
 
@@ -16,6 +16,7 @@ PARTY.toml::
               minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
+    [describe] columns, minimum, names, epsilon, delta, proof, times: which columns may be described, and how
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from typing import Any
 
 from colonnade.core.method import methods
 from colonnade.core.options import check_name
+from colonnade.description.own_columns import PartyRules
 from colonnade.disk.small_files import read_json
 from colonnade.errors import ConfigError, LinkError, RefusedError, unknown
 from colonnade.federation.certificates import check_serves, common_name, read_credentials, read_identity
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.side_sections import (
+    ALL,
     LABELS,
+    AllowDescribeSection,
     AllowSection,
     FederationSection,
     Keys,
@@ -49,14 +53,14 @@ from colonnade.models import KINDS
 from colonnade.seal import SEALS
 from colonnade.tables.align.align_terms import MODES
 
-_JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal")
+_JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "describe")
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
 def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
-    for name in ("federation", "align", "prepare", "train", "method"):
+    for name in ("federation", "align", "prepare", "train", "method", "describe"):
         check_is_section(sections, name)
     how = section(FederationSection, "federation", sections["federation"])
     if how.labels not in LABELS:
@@ -89,7 +93,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
 
 def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     """What a party brings and allows, every name and type in it checked; without ``tls`` it needs no certificates."""
-    sections, beside = _sections(Path(path), _PARTY, "a party file"), Path(path).parent
+    sections, beside = _sections(Path(path), (*_PARTY, "describe"), "a party file"), Path(path).parent
     for name in _PARTY:
         check_is_section(sections, name)
     party = section(PartySection, "party", sections["party"])
@@ -133,9 +137,28 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         peers=_peers(sections["peers"], beside),
         terms=None if allow.terms is None else _read_terms(beside / allow.terms),
         predict=[new] if isinstance(new, str) else list(new),
+        describe=_described(sections),
         keys=keys,
         beside=beside,
     )
+
+
+def _described(sections: dict[str, Any]) -> AllowDescribeSection | None:
+    """What a party lets be described; nothing if its file does not say so."""
+    if "describe" not in sections:
+        return None
+    check_is_section(sections, "describe")
+    how: AllowDescribeSection = section(AllowDescribeSection, "describe", sections["describe"])
+    if how.columns != ALL and (isinstance(how.columns, str) or not how.columns):
+        raise ConfigError(
+            f"columns = {how.columns!r} in [describe] names no columns; list those that may be described, or write "
+            f"columns = '{ALL}'."
+        )
+    try:
+        PartyRules(minimum=how.minimum, names=how.names, epsilon=how.epsilon, delta=how.delta)
+    except ConfigError as error:
+        raise ConfigError(f"[describe]: {error}") from None
+    return how
 
 
 def _read_terms(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from colonnade.jobs.job_file import Job
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection
 from colonnade.seal.key_agreement import Identity
 
+ALL = "all"
 LABELS = ("unsent", "protected", "inferable", "shown")
 """What parties can tell of the labels: nothing, noisy ones, what can be inferred, all; from best to worst."""
 
@@ -53,6 +54,30 @@ class PredictSection:
     """New rows that may be scored."""
 
     files: str | list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AllowDescribeSection:
+    """Which columns the party lets be described, and on which terms; without this section it describes none."""
+
+    columns: list[str] | str | None = None
+    """Their names, or "all"."""
+    minimum: int = 20
+    """The least rows that a bin must have by the terms; also of every class, if the owner must prove its labels."""
+    names: str = "shown"
+    """"numbered": only terms are signed that do not show the limits and texts of our bins."""
+    epsilon: float | None = None
+    """The most that a description may cost; one without noise is refused then."""
+    delta: float = 1e-5
+    proof: bool = True
+    """Whether the owner must prove what it encrypts; False is for an owner that is trusted to follow the protocol."""
+    times: int = 1
+    """How many descriptions may begin in this folder."""
+
+    @property
+    def chosen(self) -> tuple[str, ...] | None:
+        """The names of the columns; None is all."""
+        return None if self.columns == ALL else tuple(self.columns or ())
 
 
 @dataclass(frozen=True)
@@ -137,5 +162,7 @@ class PartyFile:
     terms: dict[str, Any] | None
     """The only terms that may be signed, if the operator has read some."""
     predict: list[str]
+    describe: AllowDescribeSection | None
+    """What may be described; None is nothing."""
     keys: Keys
     beside: Path

@@ -21,7 +21,7 @@ from colonnade.disk.whole_files import write_text
 from colonnade.errors import FolderError, printable, unknown
 
 NAME = "status.json"
-STATES = ("waiting", "aligning", "training", "finished", "stopped")
+STATES = ("waiting", "aligning", "training", "describing", "finished", "stopped")
 ENDED = ("finished", "stopped")
 EVERY = 1.0  # seconds between two writings that only say how far it is
 BEAT = 10.0  # seconds between signs of life

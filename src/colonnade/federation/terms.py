@@ -18,7 +18,9 @@ from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import stored_names
+from colonnade.description.describe_tables import rules_of
 from colonnade.errors import ManifestError
+from colonnade.federation.description_rules import BY_PARTY, description_learns, plain_rules
 from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
 from colonnade.runtime.step_words import in_words, read_singly, replies
@@ -41,14 +43,10 @@ _ABOUT_LABELS = {
 
 def terms_of(job_file: OwnerFile) -> dict[str, Any]:
     """The terms that a job file makes."""
-    job, keys = job_file.job, {job_file.own.name: job_file.keys.identity.public, **job_file.others}
+    job = job_file.job
     given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
     terms = {
-        "protocol": PROTOCOL,
-        "colonnade": __version__,
-        "job": job.name,
-        "owner": job_file.own.name,
-        "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
+        **_sides(job_file),
         "method": {"name": job.method.name, **asdict(job.method)},
         "train": stored_names(given),
         "model": _described(models, job.model),
@@ -59,6 +57,37 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
         "prepare": asdict(job_file.prepare),
         "limits": {"message": LIMIT, "deadline": job_file.federation.deadline},
     }
+    return _whole(terms)
+
+
+def description_terms(job_file: OwnerFile) -> dict[str, Any]:
+    """The terms of a description of columns that a job file makes: no method, and rules for every party instead."""
+    names, seed, task = [job_file.own.name, *job_file.others], job_file.job.train.seed, job_file.job.train.task
+    rules = {"proof": True, **job_file.job.describe.given}
+    chosen = {key: rules.pop(key) for key in BY_PARTY if key in rules}
+    terms = {
+        **_sides(job_file),
+        "describe": plain_rules(rules_of(names, chosen, **rules)),
+        "train": {"seed": seed} | ({} if task is None else {"task": task}),
+        "align": asdict(job_file.align),
+        "prepare": asdict(job_file.prepare),
+        "limits": {"message": LIMIT, "deadline": job_file.federation.deadline},
+    }
+    return _whole(terms)
+
+
+def _sides(job_file: OwnerFile) -> dict[str, Any]:
+    keys = {job_file.own.name: job_file.keys.identity.public, **job_file.others}
+    return {
+        "protocol": PROTOCOL,
+        "colonnade": __version__,
+        "job": job_file.job.name,
+        "owner": job_file.own.name,
+        "parties": [{"name": name, "key": base64.b64encode(key).decode()} for name, key in keys.items()],
+    }
+
+
+def _whole(terms: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(json.dumps(terms))  # as a party reads them, and as they come from a folder
     plain["learns"] = learns(plain)
     check_terms_form(plain)
@@ -98,6 +127,8 @@ def split_in(terms: Mapping[str, Any]) -> TimeSplit | None:
 
 def learns(terms: Mapping[str, Any]) -> list[str]:
     """Who learns what, in sentences; every side derives them from the other fields, so nobody can hide anything."""
+    if "describe" in terms:
+        return _description_learns(terms)
     method, owner = method_in(terms), terms["owner"]
     names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
     blind = "blind" in kinds
@@ -122,6 +153,14 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     return [*lines, *noise, _RESTS_ON]
 
 
+def _description_learns(terms: Mapping[str, Any]) -> list[str]:
+    names, split = [entry["name"] for entry in terms["parties"]], split_in(terms)
+    of_split = [] if split is None else [split.learns(terms["owner"])]
+    return [
+        *who_learns(terms["align"].get("mode") or "psi", names), *of_split, *description_learns(terms), _RESTS_ON,
+    ]  # fmt: skip
+
+
 def _sent(method: Method, *, blind: bool) -> str:
     """What the owner gets of parties: under Blind the sums that the method declares."""
     if not blind or not method.summed_steps:
@@ -143,6 +182,9 @@ def outline(terms: Mapping[str, Any]) -> str:
     'fdml of bank, shop; rounds 5; no seals; labels shown; deadline 300'
     """
     names = ", ".join(entry["name"] for entry in terms["parties"])
+    if "describe" in terms:
+        common = "; ".join(f"{key} {value}" for key, value in terms["describe"].items() if key != "parties")
+        return f"description of {names}; {common}; deadline {terms['limits']['deadline']}"
     seals = ", ".join(entry["kind"] for entry in terms["seals"])
     parts = (
         f"{terms['method']['name']} of {names}",

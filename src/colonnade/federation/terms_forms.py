@@ -21,6 +21,9 @@ from colonnade.core import optim
 from colonnade.core.method import methods
 from colonnade.core.option_names import stored_names
 from colonnade.core.settings import Settings
+from colonnade.core.task import TASKS
+from colonnade.description.label_targets import MOST_TARGETS, STEPS, WIDE
+from colonnade.description.own_columns import MOST_BINS, NAMES
 from colonnade.errors import MessageError, printable
 from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
@@ -40,12 +43,12 @@ _DEEP = 6  # lists in lists of what has no form of its own
 
 def check_terms_form(value: Mapping[str, Any]) -> None:
     """Refuse terms that are not whole, or hold what does not belong there; the field is named."""
-    _terms()(value, "terms")
+    (_description_terms() if "describe" in value else _terms())(value, "terms")
 
 
 def check_plan_form(value: Mapping[str, Any]) -> None:
     """Refuse a plan that is not whole, or holds what does not belong there; the field is named."""
-    _plan()(value, "plan")
+    (_description_plan() if "describe" in value else _plan())(value, "plan")
 
 
 def _wrong(where: str, value: Any, due: str) -> MessageError:
@@ -68,6 +71,14 @@ def _whole(least: int, most: int) -> Form:
 def _number(value: Any, where: str) -> None:
     if type(value) not in (int, float) or not abs(value) <= _FLOAT:
         raise _wrong(where, value, f"a number of at most {_FLOAT:g}")
+
+
+def _between(least: float, most: float) -> Form:
+    def check(value: Any, where: str) -> None:
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise _wrong(where, value, f"a number from {least:g} to {most:g}")
+
+    return check
 
 
 def _flag(value: Any, where: str) -> None:
@@ -245,28 +256,54 @@ def _networks() -> Form:
     return _named("kind", {**models.KINDS, "default": None})
 
 
+def _common() -> dict[str, Form]:
+    """What the terms of every kind of job have."""
+    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
+    split = _record({"column": _text(300), "after": _text(40), "missing": _one_of(*MISSING), "feature": _flag})
+    return {
+        "protocol": _text(100),
+        "colonnade": _text(100),
+        "job": _name,
+        "owner": _name,
+        "parties": _listed(_record({"name": _name, "key": _key}), MOST_SIDES, least=2),
+        "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
+        "prepare": _record({}, _options(PrepareSection, _COUNT) | {"split": _either(_none, split)}),
+        "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
+        "learns": _listed(_text(10**5), MOST_SIDES + 50),
+    }
+
+
+def _description_terms() -> Form:
+    epsilon = _either(_none, _between(0.001, 1000))
+    own = {"minimum": _whole(1, _COUNT), "names": _one_of(*NAMES), "epsilon": epsilon}
+    section = {
+        "bins": _whole(2, MOST_BINS),
+        "delta": _between(1e-300, 1 - 1e-9),
+        "proof": _flag,
+        "parties": _mapped(_record(own), MOST_SIDES),
+    }
+    how = _record({"seed": _how()["seed"]}, {"task": _one_of(*TASKS)})
+    return _record({**_common(), "describe": _record(section), "train": how})
+
+
+def _description_plan() -> Form:
+    targets = _whole(1, MOST_TARGETS)
+    labels = {"rows": _whole(1, _COUNT), "targets": targets, "bound": _whole(1, STEPS * WIDE), "together": targets}
+    return _record({"terms": _hex(64), "describe": _record(labels), "test": _whole(0, _COUNT)}, {"split": _hex(64)})
+
+
 def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
-    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
-    split = _record({"column": _text(300), "after": _text(40), "missing": _one_of(*MISSING), "feature": _flag})
     return _record(
         {
-            "protocol": _text(100),
-            "colonnade": _text(100),
-            "job": _name,
-            "owner": _name,
-            "parties": _listed(_record({"name": _name, "key": _key}), MOST_SIDES, least=2),
+            **_common(),
             "method": _named("name", methods()),
             "train": _record({}, _how() | {"method": _text(100)}),
             "model": network,
             "optimizer": optimizer,
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
-            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
-            "prepare": _record({}, _options(PrepareSection, _COUNT) | {"split": _either(_none, split)}),
-            "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
-            "learns": _listed(_text(10**5), 50),
         },
         {"predict": _record({"of": _hex(64), "number": _text(100)})},
     )

@@ -13,7 +13,7 @@
     [[seal]]     kind and its options, one section per seal
     [cluster]    address, group, cpus, nodes, ...                  as in colonnade.Cluster, for runtime = "ray"
     [select]     share or count, by, queries, rows, ...            as in colonnade.select, before training
-    [describe]   bins, minimum, names, epsilon, delta              as in colonnade.describe
+    [describe]   bins, minimum, names, epsilon, delta, proof            as in colonnade.describe
 """
 
 from __future__ import annotations
@@ -106,6 +106,12 @@ class DescribeSection:
     names: str | dict[str, Any] | None = None
     epsilon: float | dict[str, Any] | None = None
     delta: float | None = None
+    proof: bool | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What the section has."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True)

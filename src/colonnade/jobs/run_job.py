@@ -10,13 +10,16 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.option_names import from_stored_names
+from colonnade.core.options import seed_of
+from colonnade.core.randomness import Sources
 from colonnade.core.settings import complete
-from colonnade.core.table import Table, parties_of
+from colonnade.core.table import Table, check_federation, parties_of
 from colonnade.data import load
-from colonnade.description.describe_tables import describe
+from colonnade.description.describe_tables import describe_by, rules_of
 from colonnade.description.description_result import Description
+from colonnade.description.own_columns import PartyRules
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.jobs.job_file import Builders, Job, SelectSection
+from colonnade.jobs.job_file import Builders, DescribeSection, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress
 from colonnade.report import read_summary
 from colonnade.run.make_plan import make_plan, start
@@ -78,11 +81,23 @@ def select_job(job: Job, gathered: Gathered | None = None) -> Selection:
     return select((gathered or gather(job)).train, **{"seed": job.train.seed, **how}, seal=blind)
 
 
-def describe_job(job: Job, gathered: Gathered | None = None) -> Description:
-    """Describe the columns of a job's training rows, as [describe] says, and compare them with the test rows."""
-    how = {key: value for key, value in asdict(job.describe).items() if value is not None}
+def describe_job(job: Job, gathered: Gathered | None = None, secrets: Mapping[str, bytes] | None = None) -> Description:
+    """Describe the columns of a job's training rows, as [describe] says, and compare them with the test rows.
+
+    ``secrets`` are those of sides that did the job in processes of their own, to repeat it in this process.
+    """
     tables = gathered or gather(job)
-    return describe(tables.train, later=tables.tested, task=job.train.task, seed=job.train.seed, **how)
+    check_federation(tables.train)
+    rules = describe_rules(job.describe, [table.name for table in tables.train])
+    sources = Sources(seed_of(job.train.seed), secrets)
+    return describe_by(tables.train, rules, later=tables.tested, task=job.train.task, sources=sources)
+
+
+def describe_rules(section: DescribeSection, parties: Sequence[str]) -> dict[str, PartyRules]:
+    """Each party's rules, as [describe] has them."""
+    how = section.given
+    chosen: dict[str, Any] = {key: how.pop(key) for key in ("minimum", "names", "epsilon") if key in how}
+    return rules_of(parties, chosen, **how)
 
 
 def train_job(

@@ -16,10 +16,12 @@ agreed: points of small order, which the curve has and with which rows could be 
 
 from __future__ import annotations
 
+import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,28 @@ def times_base(scalar: int) -> bytes:
     return crypto_scalarmult_ed25519_base_noclamp(_scalar(rest)) if rest else NEUTRAL
 
 
+def times(scalar: int, point: bytes) -> bytes:
+    """A multiple of a point of the large group; other points are refused."""
+    try:
+        return crypto_scalarmult_ed25519_noclamp(_scalar(scalar), point)
+    except CryptoError:
+        raise MessageError("a point came that is not in the curve's large group; leave that side out.") from None
+
+
+def scalars(key: bytes | None = None) -> Iterator[int]:
+    """Random scalars without end: fresh ones, or those that follow from a secret key.
+
+    >>> [next(scalars(bytes(32))) == next(scalars(bytes(32))), next(scalars()) == next(scalars())]
+    [True, False]
+    """
+    for number in count():
+        if key is None:
+            yield 1 + secrets.randbelow(ORDER - 1)
+        else:
+            drawn = hmac.digest(key, b"colonnade scalar" + number.to_bytes(8, "little"), "sha512")
+            yield 1 + int.from_bytes(drawn, "little") % (ORDER - 1)
+
+
 @dataclass(frozen=True)
 class LabelKey:
     """The owner's secret: one number for each of the T numbers that a row has.
@@ -76,24 +100,28 @@ class LabelKey:
     scalars: tuple[int, ...] = field(repr=False)
 
     @staticmethod
-    def new(targets: int) -> LabelKey:
-        """Fresh keys for this many numbers a row."""
+    def new(targets: int, draws: Iterator[int] | None = None) -> LabelKey:
+        """Keys for this many numbers a row, fresh ones unless ``draws`` gives some."""
         check_elgamal()
-        return LabelKey(tuple(1 + secrets.randbelow(ORDER - 1) for _ in range(targets)))
+        return LabelKey(tuple(islice(draws or scalars(), targets)))
+
+    def only(self, target: int) -> LabelKey:
+        """The key of one of the numbers."""
+        return LabelKey((self.scalars[target],))
 
     @property
     def public(self) -> Points:
         """The keys that everybody may know."""
         return [times_base(scalar) for scalar in self.scalars]
 
-    def encrypted(self, numbers: np.ndarray) -> np.ndarray:
-        """The points of whole numbers [rows, T], uint8 [rows, T + 1, 32]."""
-        raw = b"".join(self._points(row) for row in numbers.tolist())
+    def encrypted(self, numbers: np.ndarray, randoms: Sequence[int] | None = None) -> np.ndarray:
+        """The points of whole numbers [rows, T], uint8 [rows, T + 1, 32]; ``randoms`` has an r for each row."""
+        drawn = randoms or list(islice(scalars(), len(numbers)))
+        raw = b"".join(self._points(row, r) for row, r in zip(numbers.tolist(), drawn, strict=True))
         return np.frombuffer(raw, np.uint8).reshape(len(numbers), len(self.scalars) + 1, POINT_BYTES)
 
-    def _points(self, numbers: Sequence[int]) -> bytes:
+    def _points(self, numbers: Sequence[int], r: int) -> bytes:
         """One row's points. Who has the keys needs multiples of the base point only, which are the quick ones."""
-        r = 1 + secrets.randbelow(ORDER - 1)
         return b"".join(
             times_base(own) for own in (r, *(r * x + y for x, y in zip(self.scalars, numbers, strict=True)))
         )
@@ -206,6 +234,7 @@ class EncryptedRows:
         at = POINT_BYTES * number
         return [raw[at : at + POINT_BYTES] for raw in self._raw]
 
+    @cached_property
     def total(self) -> Points:
         """The points of the sum of all rows."""
         return reduce(added, map(self.row, range(1, self.rows)), self.row(0))
@@ -223,7 +252,7 @@ class EncryptedRows:
 
     def by_codes(self, columns: Sequence[np.ndarray]) -> list[dict[int, Points]]:
         """The sums of :meth:`by_code` for several columns. Columns of few codes share one pass over the rows."""
-        total, results = self.total(), [dict[int, Points]()] * len(columns)
+        total, results = self.total, [dict[int, Points]()] * len(columns)
         for group in _groups([len(np.unique(codes)) for codes in columns], self.rows):
             uniques = [np.unique(columns[k], return_inverse=True) for k in group]
             shape = [len(values) for values, _ in uniques]
