@@ -50,16 +50,21 @@ class How(NamedTuple):
 
 
 METHODS = {
-    "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH), asks=False),
-    "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH), rows=cn.common_rows),
+    "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH, optimizer="sgd"), asks=False),
+    "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH, optimizer="sgd"), rows=cn.common_rows),
     "splitnn": How(
-        "splitnn, common rows", cn.SplitNN(embedding=WIDTH, hidden=WIDTH), rows=cn.common_rows, lengthened=True
+        "splitnn, common rows",
+        cn.SplitNN(embedding=WIDTH, hidden=WIDTH, optimizer="sgd"),
+        rows=cn.common_rows,
+        lengthened=True,
     ),
-    "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH)),
-    "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH), rows=cn.common_rows),
-    "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
+    "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH, optimizer="sgd")),
+    "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH, optimizer="sgd"), rows=cn.common_rows),
+    "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH, optimizer="sgd"), epochs=3.0),
     "laser-sets": How(
-        'laser, counts="sets", all rows', cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets"), epochs=3.0
+        'laser, counts="sets", all rows',
+        cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets", optimizer="sgd"),
+        epochs=3.0,
     ),
 }
 """A method more is a line more; one that learns alone finds the partners' other rows in ``table.unaligned``."""
