@@ -66,10 +66,10 @@ class How(NamedTuple):
     pictures: cn.Method | None = None  # the method for pictures, if it is another
 
 
-SPLITNN = cn.SplitNN(embedding=WIDTH, hidden=WIDTH)
+SPLITNN = cn.SplitNN(embedding=WIDTH, hidden=WIDTH, optimizer="sgd")
 METHODS = {
-    "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH), asks=False),
-    "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH), rows=cn.common_rows),
+    "local": How("owner alone, all its rows", cn.Local(embedding=WIDTH, optimizer="sgd"), asks=False),
+    "local-common": How("owner alone, common rows", cn.Local(embedding=WIDTH, optimizer="sgd"), rows=cn.common_rows),
     "splitnn": How("splitnn, common rows", SPLITNN, rows=cn.common_rows, lengthened=longer),
     "splitnn-steps": How(
         "splitnn, common rows, as many steps as laser",
@@ -78,11 +78,13 @@ METHODS = {
         epochs=3.0,
         lengthened=equal_rounds,
     ),
-    "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH)),
-    "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH), rows=cn.common_rows),
-    "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH), epochs=3.0),
+    "apfed": How("apfed, all rows", cn.APFed(embedding=WIDTH, optimizer="sgd")),
+    "apfed-common": How("apfed, common rows", cn.APFed(embedding=WIDTH, optimizer="sgd"), rows=cn.common_rows),
+    "laser": How("laser, all rows", cn.LASER(embedding=WIDTH, hidden=WIDTH, optimizer="sgd"), epochs=3.0),
     "laser-sets": How(
-        'laser, counts="sets", all rows', cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets"), epochs=3.0
+        'laser, counts="sets", all rows',
+        cn.LASER(embedding=WIDTH, hidden=WIDTH, counts="sets", optimizer="sgd"),
+        epochs=3.0,
     ),
     "oneshot": How(
         "oneshot, labels sent, all rows", cn.OneShot(), pictures=cn.OneShot(learner="network", top=TOP, folds=3)

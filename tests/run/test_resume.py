@@ -295,7 +295,7 @@ class Scripted(cn.Method):
 @pytest.fixture
 def stopping(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setitem(registry._registry, "scripted", Scripted)
-    return {"method": "scripted", "rounds": 9, "batch": 20, "valid": 0.5, "evaluate_every": 1}
+    return {"method": "scripted", "rounds": 9, "batch": 20, "valid": 0.5, "evaluate_every": 1, "watch": "accuracy"}
 
 
 TWO_CLASSES = cn.split(X[:40], Y[:40] > 0, 4)

@@ -22,32 +22,41 @@ def sweep(
     job: Annotated[
         Path, typer.Argument(metavar="JOB.toml", help="The job file; a point is the job with other values.")
     ],
-    over: Annotated[list[str], typer.Option(metavar="KEY=VALUES", help="What to change: rho=0.5,1,2; once per key.")],
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where points are kept; the same command goes on there.")],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUES", help="What to change: rho=0.5,1,2 or lr=0.0001..0.01; once per key."),
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Search with so many runs, instead of all combinations.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Begin no run of a search after so many seconds.")] = None,
+    search: Annotated[str | None, typer.Option(help="How to search: random or optuna.")] = None,
     processes: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
     mean: Annotated[str | None, typer.Option(metavar="KEY", help="Show means over this key, such as seed.")] = None,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Train a job once for every combination of some values; keep every point, show one table."""
-    values = dict(map(_values, over))
-    if len(values) < len(over):
-        raise ConfigError(f"--over names a key twice among {', '.join(over)}; give each key once.")
+    """Train a job once for every combination of some values, or search them; keep every point, show one table."""
+    values = dict(map(_values, over or ()))
+    if len(values) < len(over or ()):
+        raise ConfigError(f"--over names a key twice among {', '.join(over or ())}; give each key once.")
 
     def on_point(row: Row) -> None:
         if not quiet:
-            point = ", ".join(f"{key}={row[key]}" for key in values)
-            scores = [f"{name} {value:.4f}" for name, value in row.items() if name.startswith("test_")]
+            named = list(row)[: list(row).index("error" if "error" in row else "round")]
+            point = ", ".join(f"{key}={row[key]}" for key in named)
+            scores = [f"{name} {value:.4f}" for name, value in row.items() if name.startswith(("test_", "valid_"))]
             outcome = row.get("error") or ", ".join([*scores, f"{row['seconds']:.1f} s"])
             remark(f"{point}: {outcome}")
 
-    points = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point)
+    how = {"budget": budget, "seconds": seconds, "search": search}
+    points = sweep_job(read_job(job), values, folder=folder, processes=processes, on_point=on_point, **how)
     table = points.to_csv(folder / "points.csv")
     shown = points if mean is None else points.mean_over(mean)
     if json:
-        print_json({"rows": shown.rows, "folder": str(folder), "table": str(table)})
+        chosen = {} if points.method is None else {"chosen": points.chosen, "judge": points.judge}
+        print_json({"rows": shown.rows, "folder": str(folder), "table": str(table), **chosen})
     else:
-        echo(f"{shown}\ntable: {table}")
+        echo(f"{shown}\ntable: {table}" + ("" if points.method is None else f"\n{points.advice}"))
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

@@ -16,13 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from colonnade.core.net import Net, descend, take_step
-from colonnade.core.optim import SGD, OptimizerBuilder
+from colonnade.core.optim import SGD, Adam, OptimizerBuilder
 from colonnade.core.options import check_types
 from colonnade.core.owner_side import Owner
 from colonnade.core.schedule import Turn
@@ -184,8 +184,9 @@ class Owners(Parties):
 class Method(ABC):
     """Base of all methods: the options they share, and what each must declare.
 
-    ``lr``, ``momentum``, ``decay`` are those of plain SGD at every side; ``optimizer=`` of ``train`` replaces the
-    parties' optimiser.
+    ``optimizer`` is "sgd" or "adam" at every side, with ``lr`` and ``decay`` (and SGD's ``momentum`` at the parties);
+    ``optimizer=`` of ``train`` replaces the parties'. An option that is None takes its usual value when the rows are
+    known, see :meth:`settled`.
     """
 
     name: ClassVar[str]
@@ -217,15 +218,23 @@ class Method(ABC):
     choices: ClassVar[dict[str, tuple[str, ...]]] = {}
     """The options that are one of a few words, with these words."""
 
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.1}
+    """What an option is that nobody chose, with SGD: the values of the method's paper, or ours for pictures."""
+    with_adam: ClassVar[dict[str, float]] = {"lr": 0.001}
+    """What it is with Adam, the usual optimiser on tables."""
+
     embedding: int = 60
-    lr: float = 0.1
+    optimizer: str | None = None
+    lr: float | None = None
     momentum: float = 0.9
     decay: float = 0.001
 
     def __post_init__(self) -> None:
         check_types(self.name, self)
+        if self.optimizer not in (None, "adam", "sgd"):
+            raise unknown(f"optimizer of {self.name}", self.optimizer, ("adam", "sgd"))
         for name in self.positive:
-            if not getattr(self, name) > 0:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ConfigError(f"{self.name}: {name}={getattr(self, name)} is out of range; it must be positive.")
         for name, words in self.choices.items():
             if getattr(self, name) not in words:
@@ -235,6 +244,20 @@ class Method(ABC):
                 f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
                 "momentum is from 0 to less than 1, decay at least 0."
             )
+
+    def settled(self, *, on_tables: bool) -> Self:
+        """With a value for every option that nobody chose.
+
+        On tables the optimiser is Adam, for pictures the paper's SGD; a rate without an optimiser is one of SGD.
+
+        >>> method = make_method("vimsgd")
+        >>> [(known.optimizer, known.lr) for known in (method.settled(on_tables=True), method.settled(on_tables=False))]
+        [('adam', 0.001), ('sgd', 0.3)]
+        """
+        optimizer = self.optimizer or ("adam" if on_tables and self.lr is None else "sgd")
+        usual = self.with_adam if optimizer == "adam" else self.with_sgd
+        left = {name: value for name, value in usual.items() if getattr(self, name) is None}
+        return replace(self, optimizer=optimizer, **left)
 
     @property
     def only_sums(self) -> bool:
@@ -295,12 +318,16 @@ class Method(ABC):
     @property
     def party_optimizer(self) -> OptimizerBuilder:
         """The parties' optimiser unless the user gives one."""
-        return SGD(self.lr, self.momentum, self.decay)
+        return self._optimizer(self.momentum)
 
     @property
     def owner_optimizer(self) -> OptimizerBuilder:
-        """The optimiser of the owner's own parameters: plain SGD, as in the papers."""
-        return SGD(self.lr, 0.0, self.decay)
+        """The optimiser of the owner's own parameters: SGD without momentum, as in the papers, or Adam."""
+        return self._optimizer(0.0)
+
+    def _optimizer(self, momentum: float) -> OptimizerBuilder:
+        lr = typing.cast(float, self.lr)  # a plan's method is settled
+        return Adam(lr, self.decay) if self.optimizer == "adam" else SGD(lr, momentum, self.decay)
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The networks of one party; ``build(width)`` makes the user's network with that output width."""

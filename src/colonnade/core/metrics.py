@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,16 @@ class Bin(NamedTuple):
     predicted: float
     observed: float
     rows: int
+
+
+def watched_in(history: Sequence[Mapping[str, float]], watch: str | None, score: str) -> str:
+    """What early stopping compares in a history: the metric to watch on held-out rows, or the score where it is none.
+
+    >>> watched_in([{"valid_accuracy": 0.5}], "auc", "accuracy")  # of three classes
+    'valid_accuracy'
+    """
+    name = f"valid_{watch}"
+    return name if any(name in row for row in history) else f"valid_{score}"
 
 
 def metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:

@@ -23,11 +23,14 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> None:
     """Refuse a field of a dataclass that is not of its default's type, or not finite.
 
-    ``unchecked`` names fields of more than one type. A whole number is also a number; true and false are not.
+    A field whose default is None may be None. ``unchecked`` names fields of more than one type. A whole number is also
+    a number; true and false are not.
     """
     for field in fields(options):
-        value, kind = getattr(options, field.name), type(field.default)
+        value, kind = getattr(options, field.name), _kind(field)
         accepted = (int, float) if kind is float else kind
+        if value is None and field.default is None:
+            continue
         wrong = isinstance(value, bool) != (kind is bool) or not isinstance(value, accepted)
         if kind in _WORDS and wrong and field.name not in unchecked:
             raise ConfigError(f"{whose}: {field.name}={value!r} is not {_WORDS[kind]}.")
@@ -36,6 +39,12 @@ def check_types(whose: str, options: Any, unchecked: Collection[str] = ()) -> No
         if isinstance(value, int) and abs(value) > MOST:
             raise ConfigError(f"{whose}: {field.name}={_short(value)} is out of range; give at most {MOST:,}.")
     _check_widths(whose, options)
+
+
+def _kind(field: Any) -> type:
+    """The type of an option: its default's, or what is written before "| None" if the default is None."""
+    written = {kind.__name__: kind for kind in _WORDS}
+    return type(field.default) if field.default is not None else written.get(str(field.type).split(" ")[0], object)
 
 
 def _check_widths(whose: str, options: Any) -> None:

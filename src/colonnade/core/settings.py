@@ -22,6 +22,7 @@ class TrainOptions:
     shuffle: str | None = None
     evaluate_every: int | None = None
     stop_drop: float | None = None
+    watch: str | None = None
     threads: int | None = None
     missing: str | None = None
     when_absent: str | None = None
@@ -49,6 +50,10 @@ USUAL: dict[str, Any] = {
     "when_absent": "wait",
 }
 """The options that have a usual value; the others follow from the tables, or are left out."""
+EPOCHS = 10
+"""How many there are if neither epochs nor rounds are given."""
+TABLE_ROUNDS = 200
+"""The fewest rounds on tables then: a few hundred rows are few batches, and ten epochs of those teach nothing."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class Settings:
     when_away: str = "wait"  # when_absent: folders and signed plans have the old name
     task: str = "classes"
     weights: list[float] | str | None = None
+    watch: str | None = None  # what stop_drop watches; None is the task's score, as it always was before
     cluster: dict[str, Any] | None = None  # changes no result, but a resumed run needs it to run in the same place
 
 

@@ -13,7 +13,7 @@ they have those of all rows. Only methods that declare ``several_owners`` train 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
@@ -89,7 +89,7 @@ class Table:
     labels: Any = None
     name: str = "table"
     column_names: tuple[str, ...] = ()
-    scale: Scale | None = None
+    scale: Callable[[Tensor], Tensor] | None = None
     classes: tuple[str, ...] = ()
     origin: dict[str, Any] | None = field(default=None, repr=False)
     preparation: Any = field(default=None, repr=False, compare=False)
@@ -271,6 +271,15 @@ def common_rows(tables: Sequence[Table]) -> list[Table]:
 def is_partial(tables: Sequence[Table]) -> bool:
     """Whether some party does not know some of the rows."""
     return any(table.known is not None for table in tables)
+
+
+def is_tabular(tables: Sequence[Table]) -> bool:
+    """Whether all parties' rows are plain columns, and none is a picture or a part of one (which has a scale).
+
+    >>> is_tabular([Table([1, 2], [[0.5], [0.1]])]), is_tabular([Table([1], np.zeros((1, 8, 8), np.uint8))])
+    (True, False)
+    """
+    return all(len(table.shape) == 1 and table.scale is None for table in parties_of(tables))
 
 
 def parties_of(tables: Sequence[Table]) -> list[Table]:

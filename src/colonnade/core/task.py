@@ -45,7 +45,9 @@ class Task(ABC):
 
     name: ClassVar[str]
     score: ClassVar[str]
-    """The metric that a model is judged by in early stopping and reports; higher is better."""
+    """The metric that a model is judged by in reports; higher is better."""
+    watched: ClassVar[tuple[str, ...]]
+    """The metrics that early stopping can watch, the usual one first; higher is better."""
 
     outputs: int
     """How many numbers a model gives for a row: classes, values or labels."""
@@ -125,7 +127,7 @@ class Task(ABC):
 class Classes(Task):
     """One of several classes: softmax and cross-entropy."""
 
-    name, score = "classes", "accuracy"
+    name, score, watched = "classes", "accuracy", ("auc", "accuracy", "average_precision", "ks")
 
     def check(self, labels: Tensor) -> None:
         """Refuse all but class numbers below the number of classes."""
@@ -171,7 +173,7 @@ class Classes(Task):
 class Values(Task):
     """One or several numbers: half the squared error of standardised labels."""
 
-    name, score = "values", "r2"
+    name, score, watched = "values", "r2", ("r2",)
 
     scale: Tensor | None = field(default=None, repr=False)
     """Mean and deviation [2, outputs] of the training labels, at the owner only; None without standardisation."""
@@ -221,7 +223,7 @@ class Values(Task):
 class Several(Task):
     """Several labels at once, each 0 or 1: sigmoid and binary cross-entropy."""
 
-    name, score = "several", "accuracy"
+    name, score, watched = "several", "accuracy", ("accuracy", "macro_auc", "micro_auc", "micro_f1")
 
     def check(self, labels: Tensor) -> None:
         """Refuse all but a matrix of 0 and 1 with as many columns as the model has labels."""

@@ -119,7 +119,7 @@ def party_spec(
         names=tuple(names),
         blinded=tuple(party for party in names if party != terms["owner"]),
         table=train,
-        method=method_in(terms),
+        method=method_in(plan if "method" in plan else terms),
         model=models.described(plan["model"][member]),
         optimizer=optim.described(plan["optimizer"][member]),
         task=TASKS[plan["settings"]["task"]](plan["outputs"]),

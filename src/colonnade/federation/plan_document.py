@@ -29,6 +29,7 @@ def plan_document(
     document = {
         "terms": digest(terms).hex(),
         "tables": tables,
+        "method": {"name": what.method.name, **asdict(what.method)},
         "settings": asdict(what.settings),
         "model": [models.describe(model) for model in what.models],
         "optimizer": [optim.describe(optimizer) for optimizer in what.optimizers],

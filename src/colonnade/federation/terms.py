@@ -113,9 +113,9 @@ def labels_under(method: Method, kinds: Collection[str]) -> str:
     return "protected" if protected else method.tells_labels
 
 
-def method_in(terms: Mapping[str, Any]) -> Method:
-    """The method of the terms, with its options."""
-    options = dict(terms["method"])
+def method_in(document: Mapping[str, Any]) -> Method:
+    """The method of terms, with the options that the job has, or of a plan, with all of them."""
+    options = dict(document["method"])
     return make_method(options.pop("name"), **options)
 
 

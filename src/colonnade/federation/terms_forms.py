@@ -323,7 +323,8 @@ def _plan() -> Form:
             "test": count,
             "schema": _mapped(_mapped(values, 32), 100 * MOST_SIDES),
         },
-        {"predict": count, "split": _hex(64)},
+        # Plans of older versions have no method: their terms have one with all options.
+        {"method": _named("name", methods()), "predict": count, "split": _hex(64)},
     )
 
 

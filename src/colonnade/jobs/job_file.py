@@ -13,7 +13,8 @@
     [[seal]]     kind and its options, one section per seal
     [cluster]    address, group, cpus, nodes, ...                  as in colonnade.Cluster, for runtime = "ray"
     [select]     share or count, by, queries, rows, ...            as in colonnade.select, before training
-    [describe]   bins, minimum, names, epsilon, delta, proof            as in colonnade.describe
+    [describe]   bins, minimum, names, epsilon, delta, proof       as in colonnade.describe
+    [sweep]      over, budget, seconds, search                     as in colonnade.sweep, for that command alone
 """
 
 from __future__ import annotations
@@ -115,6 +116,16 @@ class DescribeSection:
 
 
 @dataclass(frozen=True)
+class SweepSection:
+    """What to sweep over, and with which budget; None leaves the choice to :func:`colonnade.sweep`."""
+
+    over: dict[str, Any] | None = None
+    budget: int | None = None
+    seconds: float | None = None
+    search: str | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A run that can be started; every name and type in it was checked."""
 
@@ -128,6 +139,7 @@ class Job:
     name: str = "job"
     cluster: Cluster | None = None
     describe: DescribeSection = DescribeSection()
+    sweep: SweepSection = SweepSection()
 
     @property
     def options(self) -> TrainOptions:
@@ -146,12 +158,21 @@ def read_job(path: str | Path) -> Job:
     sections = parse_toml(Path(path))
     known = (
         "data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster",
-        "describe",
+        "describe", "sweep",
     )  # fmt: skip
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)
-    for name in ("data", "align", "prepare", "train", "method", "describe", *({"select", "cluster"} & sections.keys())):
+    for name in (
+        "data",
+        "align",
+        "prepare",
+        "train",
+        "method",
+        "describe",
+        "sweep",
+        *({"select", "cluster"} & sections.keys()),
+    ):
         check_is_section(sections, name)
     return job_from(sections, _data(sections, Path(path).parent), Path(path).stem)
 
@@ -180,6 +201,7 @@ def job_from(sections: dict[str, Any], data: DataSection | Files, name: str) -> 
         name=check_name(name, "the job, which is its file's,"),
         cluster=section(Cluster, "cluster", sections["cluster"]) if "cluster" in sections else None,
         describe=section(DescribeSection, "describe", sections.get("describe", {})),
+        sweep=section(SweepSection, "sweep", sections.get("sweep", {})),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.method import make_method
 from colonnade.core.option_names import from_stored_names
 from colonnade.core.options import seed_of
 from colonnade.core.randomness import Sources
@@ -133,7 +134,10 @@ def plan_of(job: Job, rows: list[Table], *, model: Any = None, runtime: str | No
 
 
 def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
-    """Train a job once for every combination of some values, as :func:`colonnade.sweep` does."""
+    """Train a job once for every combination of some values, or search them, as :func:`colonnade.sweep` does.
+
+    What is not given here is what the job's [sweep] says.
+    """
     if job.select is not None:
         raise ConfigError("the job has a [select] section, and a sweep trains with all parties; remove it.")
     data = (
@@ -143,7 +147,9 @@ def sweep_job(job: Job, over: dict[str, list[Any]], **how: Any) -> Sweep:
     )
     options = {"model": job.model, "optimizer": job.optimizer, **job.options.given}
     chosen = {key: value for key, value in options.items() if value is not None}
-    return sweep(data, job.method, over, seal=list(job.seals), **chosen, **how)
+    said = {key: value for key, value in asdict(job.sweep).items() if value is not None}
+    asked = {key: value for key, value in how.items() if value is not None}
+    return sweep(data, job.method, **said | ({"over": over} if over else {}) | asked, seal=list(job.seals), **chosen)
 
 
 def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, gathered: Gathered | None = None) -> Run:
@@ -167,8 +173,10 @@ def _selected_as(description: dict[str, Any], tables: list[Table]) -> list[Table
 def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     holders = parties_of(rows)
     parties, usual = len(holders), [models.default_for(table.cardinalities) for table in holders]
+    method = make_method(**{"method" if key == "name" else key: value for key, value in was["method"].items()})
+    chosen = {name: value for name, value in asdict(job.method).items() if value is not None}
     pairs = [
-        *_pairs(was["method"], {"name": job.method.name, **asdict(job.method)}, "method's "),
+        *_pairs({"name": method.name, **asdict(method)}, {"name": job.method.name, **chosen}, "method's "),
         *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
         *_pairs(
             from_stored_names(complete(was["settings"])),
@@ -178,7 +186,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
         ("model", was["model"], _described(models, job.model or usual, parties)),
         *_pairs(_by_kind(was.get("seal", [])), _by_kind(seal.describe(job.seals)), "seal "),
         ("seals", sorted(_by_kind(was.get("seal", []))), sorted(_by_kind(seal.describe(job.seals)))),
-        ("optimizer", was["optimizer"], _described(optim, job.optimizer or job.method.party_optimizer, parties)),
+        ("optimizer", was["optimizer"], _described(optim, job.optimizer or method.party_optimizer, parties)),
     ]
     return [(what, before, now) for what, before, now in pairs if before != now]
 

@@ -52,7 +52,7 @@ class AggVFL(Method):
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"weights": ("columns", "equal")}
 
-    lr: float = 0.3
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
     hidden: int = 60
     weights: str = "columns"
 

@@ -71,7 +71,8 @@ class CVFL(Method):
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
-    lr: float = 0.02
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.02}
+    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003}  # several steps a round go as far as one
     hidden: int = 60
     local_steps: int = 5
     messages: str = "compact"

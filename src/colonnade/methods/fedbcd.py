@@ -44,7 +44,8 @@ class FedBCD(Method):
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"combine": ("concat", "sum")}
 
-    lr: float = 0.05
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.05}
+    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003}  # several steps a round go as far as one
     local_steps: int = 5
     combine: str = "concat"
 

@@ -52,7 +52,7 @@ class LASER(Method):
     any_subset: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
-    lr: float = 0.3
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
     hidden: int = 60
     counts: str = "rows"
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from colonnade.core.method import Method
-from colonnade.core.optim import Adam, OptimizerBuilder
 from colonnade.errors import ConfigError
 from colonnade.learners import make_learner
 
@@ -26,6 +25,7 @@ class OneShotOptions(Method):
     folds: int = 5
     embedding: int = 8
     epochs: int = 30
+    optimizer: str = "adam"  # of an autoencoder
     lr: float = 0.001
     momentum: float = 0.0
     decay: float = 0.0
@@ -71,11 +71,6 @@ class OneShotOptions(Method):
     def rehearsed(self) -> Self:
         """With learners that are quick: what is sent does not depend on them."""
         return replace(self, learner="linear", top="linear", epochs=1)
-
-    @property
-    def party_optimizer(self) -> OptimizerBuilder:
-        """What trains an autoencoder unless the user says otherwise."""
-        return Adam(self.lr, self.decay)
 
     def linear_numbers(self, outputs: int) -> int | None:
         """Main directions are linear in the columns, and so are the scores of a linear learner."""

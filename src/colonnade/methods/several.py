@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Turn
 from colonnade.core.net import Net, take_step
-from colonnade.core.optim import SGD, Adam, OptimizerBuilder
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.step import owner_step, party_step
-from colonnade.errors import unknown
 from colonnade.methods.aggregate import check_server, make_server
 from colonnade.methods.steps import Embedding, Gradient, Logits
 
@@ -61,14 +60,7 @@ class SeveralOwners(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.optimizer not in ("adam", "sgd"):
-            raise unknown("optimizer", self.optimizer, ("adam", "sgd"))
         check_server(self.name, self.server, self.mu, self.eta, self.alpha)
-
-    @property
-    def party_optimizer(self) -> OptimizerBuilder:
-        """Adam or SGD, for the owners' top nets too; the user may bring another for the parties."""
-        return Adam(self.lr, self.decay) if self.optimizer == "adam" else SGD(self.lr, self.momentum, self.decay)
 
     @property
     def rare_rounds(self) -> tuple[int, ...]:

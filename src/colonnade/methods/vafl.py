@@ -43,7 +43,7 @@ class VAFL(Method):
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
 
-    lr: float = 0.3
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
     learn_weights: bool = True
     weights_lr: float = 0.01
 

@@ -61,7 +61,7 @@ class VFedMH(Method):
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
 
-    lr: float = 0.05
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.05}
     hidden: int = 60
     local_steps: int = 1
 

@@ -25,6 +25,7 @@ At the exact z the dual is softmax(z) - onehot(y) (of values z - y): either mess
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -64,9 +65,10 @@ class VIMADMM(OwnerHeads):
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
-    lr: float = 0.1
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.1, "local_steps": 20}
+    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003, "local_steps": 5}
     rho: float = 1.0
-    local_steps: int = 20
+    local_steps: int | None = None
     messages: str = "compact"
 
     # party: holds x_k and f_k
@@ -81,7 +83,7 @@ class VIMADMM(OwnerHeads):
     def fit(self, mine: Mine, turn: Turn, target: Target) -> None:
         """Tau steps on eq. 10, rho/2 |f_k(x_k) W_k - t_k|^2, mean over rows."""
         x, weight = mine.inputs(turn), self.rho / (2 * len(turn.rows))
-        for _ in range(self.local_steps):
+        for _ in range(typing.cast(int, self.local_steps)):
             gap = mine.net(x) @ target.head - target.goal
             mine.net.descend(weight * gap.square().sum((-1, -2)))
 

@@ -23,6 +23,7 @@ Either way the dual is softmax(z) - onehot(y), so the answer shows the labels.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -30,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
-from colonnade.core.optim import SGD, OptimizerBuilder
+from colonnade.core.optim import OptimizerBuilder
 from colonnade.methods.steps import Logits
 
 
@@ -68,9 +69,10 @@ class VIMADMMJ(Method):
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
-    lr: float = 0.1
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.1, "local_steps": 20}
+    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003, "local_steps": 5}
     rho: float = 1.0
-    local_steps: int = 20
+    local_steps: int | None = None
     messages: str = "compact"
 
     @property
@@ -81,9 +83,9 @@ class VIMADMMJ(Method):
     # party: holds x_k, f_k and W_k
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
-        """The network, and a head of its own with plain SGD."""
+        """The network, and a head of its own without momentum."""
         head = nn.Linear(self.embedding, outputs, bias=False)
-        return {"net": Part(build(self.embedding), optimizer), "head": Part(head, SGD(self.lr, 0.0, self.decay))}
+        return {"net": Part(build(self.embedding), optimizer), "head": Part(head, self.owner_optimizer)}
 
     @party_step
     def logits(self, mine: Mine, turn: Turn) -> Logits:
@@ -104,7 +106,7 @@ class VIMADMMJ(Method):
 
     def _fit(self, mine: Mine, turn: Turn, goal: Tensor) -> None:
         x, weight = mine.inputs(turn), self.rho / (2 * len(turn.rows))
-        for _ in range(self.local_steps):
+        for _ in range(typing.cast(int, self.local_steps)):
             gap = mine.head(mine.net(x)) - goal
             descend(weight * gap.square().sum((-1, -2)), mine.net, mine.head)
 

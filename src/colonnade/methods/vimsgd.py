@@ -36,7 +36,7 @@ class VIMSGD(OwnerHeads):
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
 
-    lr: float = 0.3
+    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
 
     embed = staticmethod(embed)
     follow = staticmethod(follow)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.core.method import Method, methods
+from colonnade.core.metrics import watched_in
 from colonnade.core.task import TASKS
 from colonnade.disk.json_form import first_wrong
 from colonnade.errors import CheckpointError
@@ -137,7 +138,7 @@ class RunView:
     @property
     def final(self) -> Row:
         """The evaluation of the model that was kept: the last, or with early stopping the best."""
-        score = f"valid_{self.score}"
+        score = watched_in(self.history, self.settings.get("watch"), self.score)
         scored = [row for row in reversed(self.history) if score in row]  # no score if a party was absent
         if self.settings["stop_drop"] is not None and scored:
             return max(scored, key=lambda row: row[score])

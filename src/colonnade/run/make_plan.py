@@ -17,12 +17,12 @@ from colonnade.core import optim
 from colonnade.core.method import Method, make_method, methods
 from colonnade.core.options import MOST, count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
-from colonnade.core.settings import Settings, TrainOptions
-from colonnade.core.table import Table, check_federation, owners_of, parties_of
-from colonnade.core.task import Weights, plain_weights, task_of
+from colonnade.core.settings import EPOCHS, TABLE_ROUNDS, Settings, TrainOptions
+from colonnade.core.table import Table, check_federation, is_tabular, owners_of, parties_of
+from colonnade.core.task import TASKS, Weights, plain_weights, task_of
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
-from colonnade.errors import ConfigError, ModelError, SealError, TableError
+from colonnade.errors import ConfigError, ModelError, SealError, TableError, unknown
 from colonnade.run.absence import check_known_rows, check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
@@ -57,7 +57,7 @@ def make_plan(
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
     schedule, every = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle)), asked.evaluate_every
     settings = Settings(
-        rounds=_rounds_for(chosen, asked, schedule),
+        rounds=_rounds_for(chosen, asked, schedule, TABLE_ROUNDS if is_tabular(tables) else 1),
         batch=batch,
         seed=seed,
         **plain_runtime(asked.runtime),
@@ -65,6 +65,7 @@ def make_plan(
         shuffle=str(asked.shuffle),
         evaluate_every=schedule.rounds_per_epoch if every is None else count_of(every, "evaluate_every"),
         stop_drop=_stop_drop(asked.stop_drop, schedule),
+        watch=_watched(asked.watch, learnt["task"]),
         threads=count_of(asked.threads, "threads", most=MOST_THREADS),
         missing=check_policy(missing, chosen, seals),
         when_away=check_when_absent(when_absent, missing, chosen, seals),
@@ -97,7 +98,7 @@ def start(
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
     """The method, if the owner has the columns that it wants and it can learn the task."""
-    chosen = make_method(method)
+    chosen = make_method(method).settled(on_tables=is_tabular(tables))
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
     owners = len(owners_of(tables))
@@ -154,11 +155,17 @@ def all_rows(tables: Sequence[Table], valid: float) -> int:
     return len(Schedule(tables[0].rows, 1, valid=valid).train_rows)
 
 
-def _rounds_for(method: Method, asked: TrainOptions, schedule: Schedule | SharedSchedule) -> int:
-    """As many rounds as were asked for, or as the method usually has, and no more than it has work for."""
-    unasked = asked.epochs is None and asked.rounds is None
-    rounds = method.usual_rounds if unasked else asked.rounds
-    return min(rounds_of(asked.epochs, rounds, schedule), method.most_rounds or MOST)
+def _rounds_for(method: Method, asked: TrainOptions, schedule: Schedule | SharedSchedule, least: int) -> int:
+    """As many rounds as were asked for, or as the method usually has, and no more than it has work for.
+
+    ``least`` are the fewest whose number nobody asked for; they end with an epoch.
+    """
+    rounds, epochs = asked.rounds, asked.epochs
+    if rounds is None and epochs is None:
+        rounds, epochs = method.usual_rounds, None
+        if rounds is None:
+            epochs = max(EPOCHS, -(-least // schedule.rounds_per_epoch))
+    return min(rounds_of(epochs, rounds, schedule), method.most_rounds or MOST)
 
 
 def rounds_of(epochs: int | None, rounds: int | None, schedule: Schedule | SharedSchedule) -> int:
@@ -167,7 +174,7 @@ def rounds_of(epochs: int | None, rounds: int | None, schedule: Schedule | Share
         raise ConfigError(f"epochs={epochs} and rounds={rounds} were both given; give one of them.")
     if rounds is not None:
         return count_of(rounds, "rounds")
-    total = (10 if epochs is None else count_of(epochs, "epochs")) * schedule.rounds_per_epoch
+    total = (EPOCHS if epochs is None else count_of(epochs, "epochs")) * schedule.rounds_per_epoch
     return count_of(total, "rounds")
 
 
@@ -177,8 +184,16 @@ def _stop_drop(points: float | None, schedule: Schedule | SharedSchedule) -> flo
     if not len(schedule.valid_rows):
         raise ConfigError("stop_drop needs validation rows; give valid=0.1, for instance.")
     if not number(points, "stop_drop") >= 0:
-        raise ConfigError(f"stop_drop={points} is out of range; give points of accuracy or r2, at least 0.")
+        raise ConfigError(f"stop_drop={points} is out of range; give points of AUC, accuracy or r2, at least 0.")
     return float(points)
+
+
+def _watched(metric: str | None, task: str) -> str:
+    """The metric that early stopping watches."""
+    known = TASKS[task].watched
+    if metric is not None and metric not in known:
+        raise unknown(f"metric to watch with task='{task}'", metric, known)
+    return known[0] if metric is None else metric
 
 
 def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:

@@ -57,6 +57,7 @@ def train(
     shuffle: str = "epoch",
     evaluate_every: int | None = None,
     stop_drop: float | None = None,
+    watch: str | None = None,
     folder: str | Path | None = None,
     threads: int = 1,
     missing: str = "refuse",
@@ -65,6 +66,10 @@ def train(
     on_round: Callable[[Run], None] | None = None,
 ) -> Run:
     """Train one model over a federation and give the finished run.
+
+    What is not given follows from what the rows are. On tables (rows of plain columns) sides train with Adam for ten
+    epochs, but at least 200 rounds; for pictures with SGD at the rates of the papers, as on tables if the method has
+    an ``lr``. Raw columns, those of large numbers that nobody prepared, are standardised at their party.
 
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
@@ -75,8 +80,9 @@ def train(
     ``task`` is "classes", "values" (regression) or "several" (labels that are 0 or 1 each); without it, labels that are
     whole numbers are classes, other numbers values, and a matrix is several labels. ``weights`` are "balanced" or one
     positive number per class or label, by which a row's loss is multiplied in training.
-    ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when
-    validation accuracy (r2 of values) falls more than so many points below its best and keeps the best.
+    ``valid`` holds out a share of the rows, ``test`` is evaluated beside it, ``stop_drop`` stops when the metric
+    ``watch`` on those rows falls more than so many points below its best and keeps the best: by default AUC of two
+    classes, accuracy of more, r2 of values.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
     ``missing`` says what predictions do about a party that is absent ("refuse", "zero", "mean", "refit").
     ``when_absent`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
@@ -104,6 +110,7 @@ def train(
         shuffle=shuffle,
         evaluate_every=evaluate_every,
         stop_drop=stop_drop,
+        watch=watch,
         threads=threads,
         missing=missing,
         when_absent=when_absent,

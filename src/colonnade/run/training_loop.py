@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Turn
+from colonnade.core.metrics import watched_in
 from colonnade.core.table import Table
 from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.run import run_files
@@ -216,7 +217,8 @@ def _evaluated(run: Run, judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _stop_early(run: Run) -> None:
-    drop, row, score = run.settings.stop_drop, run.history[-1], f"valid_{run.task.score}"
+    drop, row = run.settings.stop_drop, run.history[-1]
+    score = watched_in(run.history, run.settings.watch, run.task.score)
     if drop is None:
         _keep_findings(run)
     if drop is None or score not in row:  # nobody can tell, so training goes on

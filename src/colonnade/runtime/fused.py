@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from colonnade.core.column_scale import ColumnScale
 from colonnade.core.method import Net, Turn
 from colonnade.core.state import (
     ELEMENTWISE_OPTIMIZERS,
@@ -141,6 +142,7 @@ class FusedGroup(Group):
         """Each member's own state."""
         states: dict[int, Packed] = {
             member: {f"memory/{name}": copy(value[k]) for name, value in self.memory.items()}
+            | self.singles[k].scale_state
             for k, member in enumerate(self.members)
         }
         for name, net in self.fused_nets.items():
@@ -151,6 +153,8 @@ class FusedGroup(Group):
     def load(self, states: dict[int, Packed]) -> None:
         """Take each member's state back."""
         mine = [states[member] for member in self.members]
+        for single, state in zip(self.singles, mine, strict=True):
+            single.take_scale(state)
         self.memory = {
             name: torch.stack([under(state, "memory")[name] for state in mine]) for name in under(mine[0], "memory")
         }
@@ -208,7 +212,8 @@ def _fuse_group(singles: list[LoopGroup], builders: dict[str, Callable[..., torc
 def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = group.tables["train"]
-    traits: list[Hashable] = [table.shape, table.scale]
+    own = isinstance(table.scale, ColumnScale)  # each party's own statistics, which drawing applies
+    traits: list[Hashable] = [table.shape, ColumnScale if own else table.scale]
     if not group.loop_nets or table.known is not None or table.unaligned is not None:
         return None  # parties with different rows have different shapes within a step
     for name, net in group.loop_nets.items():

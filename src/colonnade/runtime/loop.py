@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from colonnade.core.column_scale import ColumnScale, as_evened, scale_of
 from colonnade.core.method import Net, Part, Turn
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Randomness
@@ -106,20 +108,38 @@ class LoopGroup(Group):
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put a table under a name."""
-        self.tables[name] = tables[self.members[0]]
+        self.put(name, tables[self.members[0]])
+
+    def put(self, name: str, table: Table) -> None:
+        """Put this party's table under a name; raw columns are standardised as those of the training table are."""
+        self.tables[name] = as_evened(table, self.tables["train"])
 
     def states(self) -> dict[int, Packed]:
         """This party's state."""
-        packed = {f"memory/{name}": copy(value) for name, value in self.memory.items()}
+        packed = {f"memory/{name}": copy(value) for name, value in self.memory.items()} | self.scale_state
         for name, net in self.loop_nets.items():
             packed |= {f"{name}/{key}": value for key, value in pack({"weights": net.module}).items()}
             packed |= {f"{name}/optimizer/{key}": value for key, value in pack_optimizer(net.optimizer).items()}
         return {self.members[0]: packed}
 
+    @property
+    def scale_state(self) -> Packed:
+        """What raw columns are standardised by; empty if they are not."""
+        scale = self.tables["train"].scale
+        return {f"scale/{name}": value for name, value in scale.state.items()} if isinstance(scale, ColumnScale) else {}
+
+    def take_scale(self, packed: Packed) -> None:
+        """Standardise all tables as the run of this state did, or not at all."""
+        scale = scale_of(under(packed, "scale"))
+        if scale is not None or self.scale_state:
+            self.tables = {name: replace(table, scale=scale) for name, table in self.tables.items()}
+            self._drawn = None
+
     def load(self, states: dict[int, Packed]) -> None:
         """Take this party's state back."""
         packed = states[self.members[0]]
         self.memory = under(packed, "memory")
+        self.take_scale(packed)
         for name, net in self.loop_nets.items():
             mine = under(packed, name)
             unpack({"weights": net.module}, mine, f"party {self.members[0]}")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.core.column_scale import evened
 from colonnade.core.method import Part
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
@@ -68,7 +69,7 @@ def make_parties(
     """Build every party's networks and put the parties behind the plan's runtime; ``owners`` if there are several."""
     names, home = [table.name for table in tables], {0} if owner_is_first else set()
     half.ends.know("train", tables[0])
-    here = tables if remote is None else tables[: int(owner_is_first)]
+    here = [*map(evened, tables if remote is None else tables[: int(owner_is_first)])]
     singles, parts = _singles(here, plan, task, half, owners)
     if remote is not None:
         transport = remote.connect(remote.specs(tables, plan, task, owners, owner_is_first=owner_is_first))

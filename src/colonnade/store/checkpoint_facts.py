@@ -40,6 +40,7 @@ _SETTINGS: Form = {
     "shuffle": TEXT,
     "evaluate_every": _SOME,
     "stop_drop": (NUMBER, None),
+    "watch?": (TEXT, None),
     "threads": _SOME,
     "missing?": TEXT,
     "when_away?": TEXT,

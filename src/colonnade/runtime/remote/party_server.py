@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from colonnade.core.column_scale import evened
 from colonnade.core.method import Method, Turn
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Sources
@@ -124,9 +125,10 @@ class PartyServer(RequestServer):
         self.leaders = list(dict.fromkeys([OWNER, *leaders]))
         sources = Sources(how.seed, None if spec.secret is None else {self.name: spec.secret})
         draws = sources.of(self.name)
-        build = Build(spec.model, spec.table, spec.member, list(leaders))
+        table = evened(spec.table)
+        build = Build(spec.model, table, spec.member, list(leaders))
         parts = build_parts(spec.method, build, spec.optimizer, spec.task.outputs, draws)
-        self.group = LoopGroup(spec.member, spec.table, parts, draws, task=spec.task.public, leaders=leaders)
+        self.group = LoopGroup(spec.member, table, parts, draws, task=spec.task.public, leaders=leaders)
         self.ledger, self.ends = Ledger(), Ends(spec.seals, sources)
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
@@ -145,7 +147,7 @@ class PartyServer(RequestServer):
     def place(self, name: str, table: Table) -> None:
         """Put another table's rows here."""
         self.ends.know(name, table)
-        self.group.tables[name] = table
+        self.group.put(name, table)
 
     def check_read(self, packet: Packet) -> None:
         """Refuse a request that says more than anybody reads, or that this session is not for."""

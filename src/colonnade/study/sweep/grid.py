@@ -9,6 +9,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import from_stored_names, new_names, stored_names
-from colonnade.core.options import whole
+from colonnade.core.options import count_of, whole
 from colonnade.core.table import Table, check_federation
 from colonnade.data import load
 from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_wrong
@@ -27,11 +28,15 @@ from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingE
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
 from colonnade.study.sweep.cluster_sweep import over_cluster
+from colonnade.study.sweep.search_loop import judge_in, searched
+from colonnade.study.sweep.search_space import USUAL_SPACE, Between, Space, refuse_ranges, space_of
+from colonnade.study.sweep.searches import make_search
 from colonnade.study.sweep.sweep_point import Point, SweepPlan, grid, result_at
 from colonnade.study.sweep.sweep_table import Row, Sweep
 
 Kept = dict[str, Any]
 OnPoint = Callable[[Row], None]
+VALID = 0.2  # the share of rows that a search is judged on, unless it is told another
 OF_ONE_RUN = ("folder", "on_round", "absent")
 KEPT: Form = {
     "point": {"*": ANYTHING},
@@ -53,9 +58,12 @@ def sweep(
     cluster: Cluster | None = None,
     test: Sequence[Table] | None = None,
     on_point: OnPoint | None = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    search: str = "random",
     **options: Any,
 ) -> Sweep:
-    """Train once for every combination of the values in ``over``, several at a time, and give one table.
+    """Train once for every combination of the values in ``over``, or search them with a budget, and give one table.
 
     ``over`` maps options of the method (``rho``, ``local_steps``, ...), options of :func:`colonnade.train` (``seed``,
     ``batch``, ``epochs``, ...), ``bits`` (adds ``cn.Bits``; None adds nothing) and, if ``data`` is a name, ``parties``
@@ -65,6 +73,10 @@ def sweep(
     Each point is kept in ``folder`` when it is done, so the same call goes on after an interruption and trains nothing
     twice; other ``options`` there are refused. A point that fails leaves its sentence in the table; the others go on.
     ``cluster`` spreads the points over a :class:`colonnade.Cluster` instead, as many at a time as it has room for.
+    With a ``budget`` of runs, and of ``seconds`` if you like, ``over`` is searched instead: "random" or "optuna" (an
+    extra) draws the points, from lists and from ranges such as ``{"lr": "0.0001..0.01"}``; without ``over`` it is the
+    usual space of Adam. Points are judged on validation rows alone, a fifth of the rows unless ``valid`` says
+    otherwise, and ``print(table.advice)`` says how to train with the best.
     In a script, call it below ``if __name__ == "__main__":``, or with ``processes=1``, which trains in this process.
 
     >>> import tempfile, colonnade as cn
@@ -74,19 +86,54 @@ def sweep(
     >>> [row["lr"] for row in table.rows], "test_accuracy" in table.best()
     ([0.1, 0.3], True)
     """
+    if budget is not None:
+        over, options = USUAL_SPACE if over is None else over, {"valid": VALID} | options
+    elif seconds is not None:
+        raise ConfigError(f"seconds={seconds} came without a budget of runs; give budget=20, for instance.")
     plan = _plan(data, make_method(method), new_names(options, "sweep()"), test)
-    points = _points(plan, new_names(over, "over=") if isinstance(over, Mapping) else {} if over is None else over)
-    place = _claimed(make_folder(folder), plan)
+    values = new_names(over, "over=") if isinstance(over, Mapping) else {} if over is None else over
     if not 1 <= whole(processes, "processes") <= 64:
         raise ConfigError(f"processes={processes} is out of range; give 1 to 64.")
-    kept = {_file(place, point): _read_point(_file(place, point), point) for point in points}
-    todo = [point for point in points if kept[_file(place, point)] is None]
-    for result in _work(plan, todo, place, processes, cluster):
-        kept[_file(place, result["point"])] = result
-        if on_point is not None:
-            on_point(_row(result))
-    done = [result for result in kept.values() if result is not None]
-    return Sweep(tuple(points[0]), [_row(result) for result in done], [result.get("heads", {}) for result in done])
+    if budget is None:
+        refuse_ranges(values)
+        points = _points(plan, values)
+        trained = _trainer(plan, _claimed(make_folder(folder), plan), processes, cluster, on_point)
+        return _table(tuple(points[0]), trained(points))
+    space, most = _space(plan, values), count_of(budget, "budget")
+    trained = _trainer(plan, _claimed(make_folder(folder), plan), processes, cluster, on_point)
+    done = searched(make_search(search, space), most, seconds, processes, trained)
+    return replace(_table(tuple(space), done), judge=judge_in(done), method=plan.method)
+
+
+def _trainer(
+    plan: SweepPlan, place: Path, processes: int, cluster: Cluster | None, on_point: OnPoint | None
+) -> Callable[[list[Point]], list[Kept]]:
+    """What gives the results of points in their order: from the folder, or trained now."""
+
+    def trained(points: list[Point]) -> list[Kept]:
+        kept = {_file(place, point): _read_point(_file(place, point), point) for point in points}
+        todo = [point for point in points if kept[_file(place, point)] is None]
+        for result in _work(plan, todo, place, processes, cluster):
+            kept[_file(place, result["point"])] = result
+            if on_point is not None:
+                on_point(_row(result))
+        return [result for result in kept.values() if result is not None]
+
+    return trained
+
+
+def _table(over: tuple[str, ...], done: list[Kept]) -> Sweep:
+    return Sweep(over, [_row(result) for result in done], [result.get("heads", {}) for result in done])
+
+
+def _space(plan: SweepPlan, values: Mapping[str, Any]) -> Space:
+    """What a search chooses from, after the checks of a grid."""
+    space = space_of(values) if isinstance(values, Mapping) else {}
+    ends = {
+        key: [values.least, values.most] if isinstance(values, Between) else values for key, values in space.items()
+    }
+    _points(plan, ends)
+    return space
 
 
 def _plan(data: Any, method: Method, options: dict[str, Any], test: Sequence[Table] | None) -> SweepPlan:

@@ -12,6 +12,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core import optim
 from colonnade.core.method import Method
+from colonnade.core.metrics import watched_in
 from colonnade.core.option_names import stored_names
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
@@ -20,7 +21,6 @@ from colonnade.errors import ConfigError, unknown
 from colonnade.run.train import train
 from colonnade.run.training import Run
 from colonnade.seal import Bits, describe, listed
-from colonnade.study.compared_score import score_name
 
 Point = dict[str, Any]
 OF_TRAIN = tuple(field.name for field in fields(TrainOptions))
@@ -90,7 +90,8 @@ def result_at(plan: SweepPlan, point: Point) -> dict[str, Any]:
     run = plan.at(point).train()
     row = run.history[-1]
     if run.settings.stop_drop is not None:  # early stopping keeps the best model
-        row = max(run.history, key=lambda row: row.get(f"valid_{score_name(run)}", -math.inf))
+        watched = watched_in(run.history, run.settings.watch, run.task.score)
+        row = max(run.history, key=lambda row: row.get(watched, -math.inf))
     return {"point": point, "found": row, "heads": _heads(run)}
 
 

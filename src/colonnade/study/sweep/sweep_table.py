@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from colonnade.core.method import Method
 from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError, unknown
 from colonnade.store.run_folder import history_csv
@@ -27,14 +29,22 @@ class Sweep:
     over: tuple[str, ...]
     rows: list[Row]
     heads: Sequence[dict[str, float]] = ()
+    judge: str = "test_accuracy"
+    """The metric of the best point: after a search one of validation rows."""
+    method: Method | None = field(default=None, repr=False)
+    """After a search, the method whose options were searched."""
 
     @property
     def failed(self) -> list[Row]:
         """The rows of points that failed."""
         return [row for row in self.rows if "error" in row]
 
-    def best(self, metric: str = "test_accuracy") -> Row:
-        """The row with the highest value, or the lowest if it is a loss, bytes or seconds."""
+    def best(self, metric: str | None = None) -> Row:
+        """The row with the highest value, or the lowest if it is a loss, bytes or seconds.
+
+        Without a metric it is ``judge``: the accuracy on test rows, after a search the score on validation rows.
+        """
+        metric = metric or self.judge
         able = [row for row in self.rows if metric in row]
         if len(self.failed) == len(self.rows):
             raise ConfigError(
@@ -45,6 +55,33 @@ class Sweep:
             raise unknown("metric of this sweep", metric, known)
         less_is_better = metric.endswith("loss") or metric in ("bytes", "seconds")
         return (min if less_is_better else max)(able, key=lambda row: row[metric])
+
+    @property
+    def chosen(self) -> dict[str, dict[str, Any]]:
+        """The best point of a search, by the sections of a job that its options belong in: [method] and [train]."""
+        if self.method is None:
+            raise ConfigError("this sweep trained a whole grid and chose nothing; read best(), or search with budget=.")
+        own, best = {one.name for one in fields(self.method)}, self.best()
+        point = {key: best[key] for key in self.over}
+        return {
+            "method": {key: value for key, value in point.items() if key in own},
+            "train": {key: value for key, value in point.items() if key not in own},
+        }
+
+    @property
+    def advice(self) -> str:
+        """How to train with the best point of a search, in Python and in a job file."""
+        chosen, best = self.chosen, self.best()
+        options = "".join(f", {key}={value!r}" for key, value in chosen["train"].items())
+        made = replace(self.method, **chosen["method"])  # type: ignore[type-var]
+        sections = [
+            f"[{name}] " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in chosen[name].items()) for name in chosen
+        ]
+        return (
+            f"best of {len(self.rows)} by {self.judge}, {best[self.judge]:.4f}: "
+            f"cn.train(tables, cn.{made!r}{options}); "
+            f"in a job: {'; '.join(section for section in sections if not section.endswith('] '))}"
+        )
 
     def mean_over(self, key: str = "seed") -> Sweep:
         """The sweep with one row for all values of a key: means, and standard deviations as "... spread"."""
