@@ -9,8 +9,8 @@ from torch import Tensor
 from colonnade.core.task import Task
 from colonnade.learners.problems import Array
 
-PASSES, DOUBLINGS, HALVINGS = 2000, 20, 60
-LEAST = 1e-12
+PASSES, DOUBLINGS, HALVINGS = 2000, 20, 40
+LEAST, NEAR = 1e-12, 1e-10
 
 
 def weights_of(fits: Tensor, residual: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def weights_of(fits: Tensor, residual: Tensor) -> Tensor:
     Projected gradients with Nesterov's acceleration, in the parties' inner products.
 
     >>> fits = torch.tensor([[[1.0], [0.0]], [[0.0], [1.0]], [[-1.0], [-1.0]]])
-    >>> weights_of(fits, torch.tensor([[0.75], [0.25]])).tolist()
+    >>> [round(weight, 5) for weight in weights_of(fits, torch.tensor([[0.75], [0.25]])).tolist()]
     [0.75, 0.25, 0.0]
     """
     flat, wanted = fits.double().flatten(1).numpy(), residual.double().flatten().numpy()
@@ -29,7 +29,7 @@ def weights_of(fits: Tensor, residual: Tensor) -> Tensor:
     for number in range(PASSES):
         following = on_simplex(ahead - rate * (inner @ ahead - fitting))
         ahead = following + number / (number + 3) * (following - weights)
-        near = bool(np.abs(following - weights).max() < LEAST)
+        near = bool(np.abs(following - weights).max() < NEAR)
         weights = following
         if near:
             break
