@@ -24,6 +24,7 @@ from colonnade.errors import ColonnadeError, ColonnadeWarning
 from colonnade.methods import (
     CVFL,
     FDML,
+    GAL,
     LASER,
     TVFL,
     VAFL,
@@ -72,6 +73,7 @@ __all__ = [
     "CNN",
     "CVFL",
     "FDML",
+    "GAL",
     "LASER",
     "MLP",
     "SGD",

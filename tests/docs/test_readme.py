@@ -3,12 +3,14 @@
 import re
 import runpy
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import colonnade as cn
 from colonnade.core.task import TASKS
+from colonnade.learners import ExtraTrees, LightGBM, Linear, Network, RandomForest, Trees, XGBoost
 from colonnade.seal import SEALS
 from colonnade.study.importance_of_parties import WAYS as WAYS_TO_MEASURE
 from colonnade.study.select_parties import WAYS
@@ -16,6 +18,7 @@ from pages import DOCS, ROOT, blocks_of, pages_with_code, run_page
 
 README = (ROOT / "README.md").read_text()
 WRAP = runpy.run_path(str(DOCS / "wrap.py"))
+ALL_LEARNERS = (Trees, XGBoost, LightGBM, RandomForest, ExtraTrees, Linear, Network)
 ELSEWHERE = ("methods", "index.md")  # pages of methods: test_method_pages.py; the first page shows the README's code
 PAGES = [page for page in pages_with_code() if not {page.parent.name, page.name} & set(ELSEWHERE)]
 
@@ -96,6 +99,11 @@ def check_own_method(printed: str, folder: Path) -> None:
     assert len(set(re.findall(r"} (\d+)$", printed, re.M))) == 1, "three trainings of the same bytes"
 
 
+def check_learners(printed: str, folder: Path) -> None:
+    alone, together, bayes = accuracies(printed)
+    assert together > alone > 0.5 and bayes > 0.7
+
+
 CHECKS: dict[str, Callable[[str, Path], None]] = {
     "README.md": check_report,
     "seals.md": check_seals,
@@ -111,6 +119,7 @@ CHECKS: dict[str, Callable[[str, Path], None]] = {
     "deployment.md": check_deployment,
     "operations.md": check_operations,
     "write_a_method.md": check_own_method,
+    "learners.md": check_learners,
 }
 """What must come out of a page, beside no error."""
 
@@ -132,6 +141,12 @@ def test_no_check_is_left_over() -> None:
 def test_the_docs_name_every_task() -> None:
     text = (DOCS / "tasks.md").read_text()
     assert all(f'`"{task}"`' in text for task in TASKS)
+
+
+def test_the_docs_list_every_learner_with_its_options() -> None:
+    listed = dict(re.findall(r"^\| `([\w-]+)` \| .*? \| (.*?) \| .*? \|$", (DOCS / "learners.md").read_text(), re.M))
+    options = {cls.kind: ", ".join(f"`{one.name}={one.default:g}`" for one in fields(cls)) for cls in ALL_LEARNERS}
+    assert listed == options
 
 
 def test_the_docs_name_every_way_to_measure_importance() -> None:

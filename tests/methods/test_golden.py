@@ -456,6 +456,48 @@ def test_vimadmm_j_follows_the_algorithm_box(world: Callable[..., World], messag
             torch.testing.assert_close(found[f"party-{k:03d}/net/weights/{name}"], value.detach(), **loose)
 
 
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_gal(rounds: int) -> None:
+    """Algorithm 1 with ridge regression: scikit-learn fits, scipy finds weights and steps."""
+    w = World(cn.GAL(learner="linear(ridge=2)"), "loop", rounds)
+    y, total = np.eye(CLASSES)[w.y.numpy()], np.zeros((ROWS, CLASSES))
+    shares = []
+    for _ in range(rounds):
+        e = np.exp(total)
+        residual = y - e / e.sum(1, keepdims=True)
+        fits = [_ridge(x.double().numpy(), residual) for x in w.x]
+        weights = _simplex_least_squares(np.stack(fits), residual)
+        mix = sum(weight * fit for weight, fit in zip(weights, fits, strict=True))
+        step = minimize(
+            _loss_along, [1.0], (total, mix, y), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-14}
+        )
+        total = total + step.x[0] * mix
+        shares.append(step.x[0] * weights)
+    found = w.after()
+    np.testing.assert_allclose(found["owner/total/value"][w.rows].numpy(), total, atol=1e-4)
+    for k, number in itertools.product(range(3), range(rounds)):
+        factor = found[f"party-{k:03d}/memory/{number:04d}/factor"]
+        np.testing.assert_allclose(factor.numpy(), shares[number][k], atol=2e-3)
+
+
+def _ridge(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The fit of standardised columns with a penalty of 2 on squared coefficients, none on the constant."""
+    z = (x - x.mean(0)) / x.std(0)
+    beta = np.linalg.solve(z.T @ z + 2 * np.eye(z.shape[1]), z.T @ (y - y.mean(0)))
+    return z @ beta + y.mean(0)
+
+
+def _simplex_least_squares(fits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    start, whole = np.full(len(fits), 1 / len(fits)), {"type": "eq", "fun": lambda w: w.sum() - 1}
+    how = {"bounds": [(0, 1)] * len(fits), "constraints": whole, "options": {"ftol": 1e-15}}
+    return np.asarray(minimize(lambda w: ((y - np.tensordot(w, fits, 1)) ** 2).sum(), start, **how).x)
+
+
+def _loss_along(step: np.ndarray, total: np.ndarray, mix: np.ndarray, y: np.ndarray) -> float:
+    o = total + step[0] * mix
+    return float((np.log(np.exp(o).sum(1)) - (o * y).sum(1)).mean())
+
+
 def test_a_round_worked_out_by_hand() -> None:
     """FDML with one party, one column, one unit: every number on paper.
 

@@ -6,6 +6,7 @@ from colonnade.methods.cvfl import CVFL
 from colonnade.methods.fdml import FDML
 from colonnade.methods.fedbcd import FedBCD
 from colonnade.methods.fedoptimus import FedOptimus
+from colonnade.methods.gal import GAL
 from colonnade.methods.laser import LASER
 from colonnade.methods.local import Local
 from colonnade.methods.multivfl import MultiVFL
@@ -21,6 +22,7 @@ from colonnade.methods.vimsgd import VIMSGD
 __all__ = [
     "CVFL",
     "FDML",
+    "GAL",
     "LASER",
     "TVFL",
     "VAFL",
