@@ -102,7 +102,8 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
     blind = "blind" in kinds
     sent, singly = _sent(method, blind=blind), _read_singly(method, owner) if blind else []
-    of_alignment = who_learns(terms["align"].get("mode") or "psi", names)
+    how = terms["align"]
+    of_alignment = who_learns(how.get("mode") or "psi", names, how.get("join") or "inner")
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:

@@ -26,6 +26,7 @@ from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
 from colonnade.seal import SEALS
+from colonnade.tables.align.align_terms import JOINS
 from colonnade.tables.prepare.time_split import MISSING
 
 Form = Callable[[Any, str], None]
@@ -248,7 +249,7 @@ def _networks() -> Form:
 def _terms() -> Form:
     several = _networks(), _named("kind", optim.KINDS)
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
-    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
+    count, join = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of(*JOINS))
     split = _record({"column": _text(300), "after": _text(40), "missing": _one_of(*MISSING), "feature": _flag})
     return _record(
         {
@@ -263,7 +264,7 @@ def _terms() -> Form:
             "optimizer": optimizer,
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
-            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
+            "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": join}),
             "prepare": _record({}, _options(PrepareSection, _COUNT) | {"split": _either(_none, split)}),
             "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
             "learns": _listed(_text(10**5), 50),
