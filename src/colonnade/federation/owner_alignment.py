@@ -29,7 +29,7 @@ from colonnade.wire.owner_half import OwnerHalf
 
 @dataclass(frozen=True)
 class AlignedRows:
-    """The owner's row numbers in the common order, the proof of each party's alignment, and all messages in a ledger."""
+    """The owner's row numbers in the common order, the proof of each party's alignment, and the ledger of them all."""
 
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     proofs: dict[str, str] = field(default_factory=dict)
