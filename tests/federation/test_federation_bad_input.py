@@ -181,7 +181,7 @@ JOBS = [
     ({"align": 'mode = "open"'}, "unknown mode of an alignment 'open'; known: plain, psi."),
     ({"align": "minimum = 9\nmaximum = 8"}, "maximum = 8 in [align] is below minimum = 9"),
     ({"more": "[prepare]\ntest = 1.5"}, "1.5"),
-    ({"align": 'join = "left"'}, "join = 'left' in [align] is for parties of one process"),
+    ({"align": 'join = "left"'}, "keeps rows that not every party has, and splitnn needs every row"),
 ]
 
 

@@ -55,6 +55,9 @@ def _check_align(how: Mapping[str, Any], name: str, allow: AllowSection) -> None
     mode = how.get("mode") or "psi"
     if mode not in allow.align:
         raise _not_allowed("align.mode", mode, allow.align, name)
+    join = how.get("join") or "inner"
+    if join not in allow.joins:
+        raise _not_allowed("align.join", join, allow.joins, name)
     least, most = how.get("minimum") or 1, how.get("maximum")
     if allow.minimum is not None and least < allow.minimum:
         raise _not_allowed("align.minimum", least, f"at least {allow.minimum}", name)
@@ -129,7 +132,7 @@ def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys:
         return
     if any(entry["kind"] == "blind" for entry in terms.get("seals", ())):
         why = "the seal 'blind', and an owner that invents a party can take its part out of every sum"
-    elif least > 1 and len(terms["parties"]) > 2:
+    elif least > 1 and len(terms["parties"]) > 2 and terms["align"].get("join") != "left":  # there we compare ourselves
         why = f"align.minimum {least}, and an owner that invents a party can compare ids without heeding it"
     else:
         return

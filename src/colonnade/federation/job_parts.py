@@ -25,6 +25,7 @@ from colonnade.runtime.schema import Schema
 from colonnade.seal.key_agreement import Identity
 from colonnade.store.preparation_files import read_preparations
 from colonnade.tables.align.align_terms import AlignTerms
+from colonnade.tables.align.left_join import pair_terms
 from colonnade.tables.prepare.preparation import Preparation
 from colonnade.tables.prepare.prepare_tables import prepare_alone
 from colonnade.tables.prepare.row_parts import SHARE, RowParts, random_parts
@@ -80,6 +81,17 @@ def align_terms(terms: Mapping[str, Any]) -> AlignTerms:
     how, (_, *others) = terms["align"], align_names(terms)
     seed = int(terms["train"].get("seed", 0))
     return AlignTerms(how.get("mode") or "psi", (OWNER, *others), seed, how.get("minimum") or 1, how.get("maximum"))
+
+
+def is_left_join(terms: Mapping[str, Any]) -> bool:
+    """Whether all of the owner's rows are trained on, with whoever has them."""
+    return bool(terms["align"].get("join") == "left")
+
+
+def align_terms_of(terms: Mapping[str, Any], party: str) -> AlignTerms:
+    """The terms of the alignment that a party takes part in: of all sides, or in a left join of it and the owner."""
+    agreed = align_terms(terms)
+    return pair_terms(agreed, align_names(terms).index(party)) if is_left_join(terms) else agreed
 
 
 def parts_at_owner(sheet: Sheet, rows: np.ndarray, terms: Mapping[str, Any]) -> RowParts:

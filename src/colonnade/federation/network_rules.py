@@ -38,10 +38,10 @@ class Sketch:
     """Builds a party's networks without their numbers, and remembers those that read its rows."""
 
     leaders: Sequence[str] = (OWNER,)
-    lacks_rows: bool = False  # between organisations all parties have all rows
 
-    def __init__(self, model: ModelBuilder, shape: tuple[int, ...], party: int, linear: int | None = None) -> None:
-        self.model, self.shape, self.party, self.linear = model, shape, party, linear
+    def __init__(self, model: ModelBuilder, own: Table, party: int, linear: int | None = None) -> None:
+        self.model, self.shape, self.party, self.linear = model, own.shape, party, linear
+        self.lacks_rows = own.known is not None
         self.reading: list[nn.Module] = []
 
     def __call__(self, width: int) -> nn.Module:
@@ -69,7 +69,7 @@ def sketch(
     method: Method, model: ModelBuilder, optimizer: OptimizerBuilder, own: Table, member: int, outputs: int
 ) -> Sketch:
     """A party's networks as they would be, if they are not too large for it."""
-    made = Sketch(model, own.shape, member, method.linear_numbers(outputs))
+    made = Sketch(model, own, member, method.linear_numbers(outputs))
     before = torch.get_rng_state()
     try:
         with torch.device("meta"):

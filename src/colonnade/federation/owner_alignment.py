@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_parts import align_terms
+from colonnade.federation.job_parts import align_terms, align_terms_of, is_left_join
 from colonnade.federation.owner_handshake import OwnerHandshake
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import Schema
 from colonnade.runtime.setup import remote_parties
 from colonnade.tables.align.align_sheets import AlignmentGroup
+from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.id_texts import texts
+from colonnade.tables.align.left_join import order_of, places_of
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
@@ -25,46 +29,75 @@ from colonnade.wire.owner_half import OwnerHalf
 
 @dataclass(frozen=True)
 class AlignedRows:
-    """The owner's row numbers in the common order, the proof of the alignment, and its messages in a ledger."""
+    """The owner's row numbers in the common order, the proof of each party's alignment, and the ledger of them all."""
 
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    proof: str = ""
+    proofs: dict[str, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    known: dict[str, np.ndarray] = field(default_factory=dict)
+    """In a left join: which of the rows each party has."""
+
+    def facts(self, sheet: Sheet) -> dict[str, Any]:
+        """What is kept beside the rows."""
+        known = {party: base64.b64encode(np.packbits(mask).tobytes()).decode() for party, mask in self.known.items()}
+        return {"files": sheet.digest, "ledger": self.ledger.to_json(), "proofs": self.proofs, "known": known}
 
 
 def align_rows(
     handshake: OwnerHandshake, sheet: Sheet, folder: JobFolder, on_progress: Progress | None = None
 ) -> AlignedRows:
     """Show everybody all signatures, and find the common rows; rows that all sides kept are not aligned again."""
-    kept = folder.rows(sheet.digest)
-    proofs = handshake.tell_signed()
-    if kept is not None and proofs == {kept[1]["proof"]}:
-        rows, facts = kept
-        ledger = Ledger()
-        ledger.replace(facts["ledger"])
+    kept, proofs = folder.rows(sheet.digest), handshake.tell_signed()
+    if kept is not None and proofs == kept[1].get("proofs"):
+        return _as_kept(*kept)
+    handshake.open_alignment()
+    if is_left_join(handshake.terms):
+        aligned = _left_joined(handshake, sheet, folder.secret, on_progress)
     else:
-        handshake.open_alignment()
-        rows, facts, ledger = _aligned(handshake, sheet, on_progress)
-        folder.keep_rows(rows, facts)
-    return AlignedRows(rows, facts["proof"], ledger)
+        peer, ledger = _aligned(handshake, sheet, align_terms(handshake.terms), on_progress)
+        aligned = AlignedRows(peer.rows, dict.fromkeys(proofs, peer.proof), ledger)
+    folder.keep_rows(aligned.rows, aligned.facts(sheet))
+    return aligned
+
+
+def _as_kept(rows: np.ndarray, facts: Mapping[str, Any]) -> AlignedRows:
+    ledger = Ledger()
+    ledger.replace(facts["ledger"])
+    masks = {party: np.frombuffer(base64.b64decode(text), np.uint8) for party, text in facts["known"].items()}
+    known = {party: np.unpackbits(mask, count=len(rows)).astype(bool) for party, mask in masks.items()}
+    return AlignedRows(rows, facts["proofs"], ledger, known)
+
+
+def _left_joined(handshake: OwnerHandshake, sheet: Sheet, secret: bytes, on_progress: Progress | None) -> AlignedRows:
+    """All of the owner's rows, in an order by its secret; each party is aligned with the owner alone, one by one."""
+    order = order_of(texts(sheet.ids, handshake.name), 0, secret)
+    proofs, known, ledger, places = dict[str, str](), dict[str, np.ndarray](), Ledger(), places_of(order)
+    for link in handshake.links:
+        terms = align_terms_of(handshake.terms, link.name)
+        peer, sent = _aligned(handshake, sheet, terms, on_progress, places)
+        known[link.name] = np.isin(order, peer.rows)
+        proofs[link.name] = peer.proof
+        ledger.add(sent)
+    return AlignedRows(order, proofs, ledger, known)
 
 
 def _aligned(
-    handshake: OwnerHandshake, sheet: Sheet, on_progress: Progress | None
-) -> tuple[np.ndarray, dict[str, Any], Ledger]:
-    """A new alignment: the rows, the facts that are kept beside them, and the messages."""
-    terms, owner = align_terms(handshake.terms), handshake.name
+    handshake: OwnerHandshake,
+    sheet: Sheet,
+    terms: AlignTerms,
+    on_progress: Progress | None,
+    places: np.ndarray | None = None,
+) -> tuple[AlignmentParty, Ledger]:
+    """One alignment: the owner's end of it, and its messages; in a left join the party is told its ``places``."""
+    owner = handshake.name
     keys = {OWNER if name == owner else name: key for name, key in handshake.keys.items()}
-    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(sheet.ids, owner), handshake.identity, keys))
+    known = {name: keys[name] for name in terms.names}
+    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(sheet.ids, owner), handshake.identity, known))
     half = OwnerHalf(Ends())
     setup = RemoteSetup(connect=lambda _: handshake.transport, schema=Schema.unchecked(), job=handshake.job)
     parties = remote_parties([group.name, *terms.names[1:]], [group], half, setup, handshake.transport)
-    AlignmentOwner(parties, terms, on_progress).run()
-    peer = group.peer
-    facts = {
-        "proof": peer.proof,
-        "files": sheet.digest,
-        "ledger": half.ledger.to_json(),
-        "sizes": dict(zip([owner, *terms.names[1:]], peer.sizes, strict=True)),
-    }
-    return peer.rows, facts, half.ledger
+    leader = AlignmentOwner(parties, terms, on_progress)
+    leader.run()
+    if places is not None:
+        leader.tell_places(places[group.peer.rows], len(places))
+    return group.peer, half.ledger

@@ -6,6 +6,7 @@ terms, signed, (align), prepare, plan, begin. What a party answers is kept in it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,8 @@ class CommonRows:
     ``told`` says which those are, if they follow from the owner's dates.
     """
 
-    proof: str
+    proofs: Mapping[str, str]
+    """By party; in a left join each pair has its own."""
     rows: int
     test: int
     told: Facts = field(default_factory=dict)
@@ -71,9 +73,9 @@ class OwnerHandshake:
         check_signatures(self.keys, "terms", self.terms, self._signatures("terms"))
         self.transport.audit.event("terms signed by all", digest=digest(self.terms).hex())
 
-    def tell_signed(self) -> set[str]:
-        """Show everybody all signatures of the terms; the proofs of the alignments that they have kept rows of."""
-        return {self._say_signed(link) for link in self.links}
+    def tell_signed(self) -> dict[str, str]:
+        """Show everybody all signatures of the terms; by party, the proof of the alignment that it kept rows of."""
+        return {link.name: self._say_signed(link) for link in self.links}
 
     def open_alignment(self) -> None:
         """Let everybody begin with requests of an alignment."""
@@ -100,7 +102,7 @@ class OwnerHandshake:
         link = self.transport.links[party]
         self._say_terms(link)
         proof = self._say_signed(link)
-        if self._common is None or proof != self._common.proof:
+        if self._common is None or proof != self._common.proofs[party]:
             raise ManifestError(f"'{party}' came back without the rows that it had aligned; start the job again.")
         self._say_prepare(link, self._common)
         self._say_plan(link)
@@ -118,7 +120,7 @@ class OwnerHandshake:
         return str(self.transport.exchange(link.name, "signed", facts)["aligned"])
 
     def _say_prepare(self, link: PartyLink, common: CommonRows) -> None:
-        shape = self.transport.exchange(link.name, "prepare", {"proof": common.proof, **common.told})
+        shape = self.transport.exchange(link.name, "prepare", {"proof": common.proofs[link.name], **common.told})
         if (shape["rows"], shape["test"]) != (common.rows, common.test):
             raise MessageError(
                 f"'{link.name}' has {shape['rows']} 'rows' to train on and {shape['test']} to 'test' on, and the owner "

@@ -102,8 +102,12 @@ class OwnerProcess:
         parts = parts_at_owner(session.sheet, rows, self.terms)
         told = {} if parts.dates is None else told_rows(parts, len(rows))
         own, test_rows = prepared(session.sheet, rows, parts, self.terms, kind), len(parts.test)
-        session.handshake.prepare(CommonRows(session.aligned.proof, own[0].rows, test_rows, told))
-        train, test = ([table, *(session.stand_in(party, table) for party in session.parties)] for table in own)
+        session.handshake.prepare(CommonRows(session.aligned.proofs, own[0].rows, test_rows, told))
+        places = parts.train, parts.test if test_rows else parts.both[:1]
+        train, test = (
+            [table, *(session.stand_in(party, table, where) for party in session.parties)]
+            for table, where in zip(own, places, strict=True)
+        )
         facts = {"job": self.terms["job"], "terms": session.handshake.job.hex()}
         split = self.terms["prepare"].get("split")
         origin = {"federation": facts | ({} if split is None else {"split": split})}

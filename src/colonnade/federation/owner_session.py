@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from colonnade.core.table import Table
@@ -119,10 +120,16 @@ class OwnerSession:
 
     # what the owner knows of the parties' rows
 
-    def stand_in(self, party: str, like: Table) -> Table:
-        """A table with a party's row shape and the owner's ids, without real values."""
-        shape = self.shape_of(party)["shape"]
-        return Table(ids=like.ids, columns=torch.zeros(1, *shape).expand(like.rows, *shape), name=party)
+    def stand_in(self, party: str, like: Table, places: np.ndarray | None = None) -> Table:
+        """A table with a party's row shape and the owner's ids, without real values.
+
+        In a left join it says which rows the party has, of those at these ``places`` in the common order, or of all.
+        """
+        shape, known = self.shape_of(party)["shape"], self.aligned.known.get(party)
+        if known is not None and places is not None:
+            known = known[places]
+        columns = torch.zeros(1, *shape).expand(like.rows, *shape)
+        return Table(ids=like.ids, columns=columns, name=party, known=known)
 
     def shape_of(self, party: str) -> dict[str, Any]:
         """What a party answered to ``prepare``."""

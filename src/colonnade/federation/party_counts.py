@@ -114,7 +114,7 @@ class OpenRows:
     """The rows that a job was opened for: another alignment may not bring the owner to more of them.
 
     A run keeps its rows in their order, since its rounds are about places in that order. Another run of the same job
-    has the rows of the first or some of those.
+    has the rows of the first or some of those. A row of -1, in a left join, is one that the party does not have.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -128,7 +128,7 @@ class OpenRows:
                 f"the alignment gave '{name}' other rows than this run has, or another order; a run keeps its rows: "
                 "bring back the files that were aligned, or begin another job."
             )
-        if digests and not np.isin(rows, self._first(digests)).all():
+        if digests and not np.isin(rows[rows >= 0], self._first(digests)).all():
             raise ManifestError(
                 f"the alignment brought rows of '{name}' that this job was not opened for; a job keeps its rows: bring "
                 "back the files that were aligned first, or begin another job."

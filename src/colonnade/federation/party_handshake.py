@@ -52,6 +52,7 @@ from colonnade.federation.terms_forms import check_plan_form
 from colonnade.federation.told_rows import digest_of_rows
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.seal.key_agreement import verify
+from colonnade.tables.prepare.prepare_tables import prepared_rows
 
 log = logging.getLogger(__name__)
 
@@ -181,10 +182,10 @@ class PartyHandshake:
     def _prepare(self, facts: Facts) -> Facts:
         job = self._signed_job()
         open_rows = OpenRows(job.folder.folder)
-        if isinstance(self.server, AlignmentServer) and self.server.group.peer.proof:
+        if isinstance(self.server, AlignmentServer) and self.server.group.peer.is_complete:
             peer = self.server.group.peer
-            open_rows.check(peer.rows, job.run, self.name)
-            job.folder.keep_rows(peer.rows, {"proof": peer.proof, "files": job.sheet.digest})
+            open_rows.check(peer.federation_rows, job.run, self.name)
+            job.folder.keep_rows(peer.federation_rows, {"proof": peer.proof, "files": job.sheet.digest})
         kept = job.folder.rows(job.sheet.digest)
         if kept is None or kept[1]["proof"] != facts.get("proof"):
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
@@ -198,7 +199,7 @@ class PartyHandshake:
         if job.trained is not None:
             preparation = preparation_in(job.run_folder.folder, self.name)
             preparation.check(job.sheet)
-            table = preparation.table(job.sheet, rows)
+            table = prepared_rows(preparation, job.sheet, rows)
             self._tables = table, table
             return {"rows": table.rows, "test": 0, "shape": list(table.shape), "cardinalities": []}
         parts = parts_at_party(facts, rows, job.terms)

@@ -19,7 +19,7 @@ from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.description_rules import rules_in
 from colonnade.federation.description_server import DescriptionServer
 from colonnade.federation.job_folder import JobFolder
-from colonnade.federation.job_parts import align_names, align_terms, party_spec, stand_in
+from colonnade.federation.job_parts import align_terms_of, party_spec, stand_in
 from colonnade.federation.party_counts import AnsweredLabels, OnlyQuestion
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
@@ -82,10 +82,12 @@ class PartyJob:
 
     def alignment_server(self, session: bytes) -> AlignmentServer:
         """What serves the requests of an alignment."""
-        member = align_names(self.terms).index(self.name)
+        terms = align_terms_of(self.terms, self.name)
+        member = terms.names.index(self.name)
         keys = {OWNER if name == self.terms["owner"] else name: key for name, key in self.keys.items()}
         ids = texts(self.sheet.ids, self.name)
-        peer = AlignmentParty(align_terms(self.terms), member, ids, self.party_file.keys.identity, keys)
+        known = {name: keys[name] for name in terms.names}
+        peer = AlignmentParty(terms, member, ids, self.party_file.keys.identity, known)
         return AlignmentServer(AlignmentGroup(member, peer), self.job, session)
 
     def run_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:

@@ -98,7 +98,7 @@ def _check_sizes(
     rounds = proposal["settings"]["rounds"]
     for what, many, most in (
         ("outputs", proposal["outputs"], allow.outputs),
-        ("rows", own.rows, allow.rows),
+        ("rows", int(own.known_rows.sum()), allow.rows),
         ("rounds", rounds, allow.rounds),
     ):
         if most is not None and many > most:

@@ -137,7 +137,7 @@ class Prediction:
         session, handshake = self.session, self.session.handshake
         session.check_agreed()
         own = preparation_in(self.run_folder, session.name).table(session.sheet, session.aligned.rows)
-        handshake.prepare(CommonRows(session.aligned.proof, own.rows, test=0))
+        handshake.prepare(CommonRows(session.aligned.proofs, own.rows, test=0))
         far = session.remote_setup(self._sign_plan(own.rows), JobFolder(self.run_folder).secret)
         run = resume(self.run_folder, train=False, far=far)
         return run, run.predict([own, *(session.stand_in(party, own) for party in session.parties)])

@@ -13,7 +13,7 @@ PARTY.toml::
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
     [allow]   methods, seals, needs, networks, learners, layers, width, outputs, epsilon, delta, rounds, rows, align,
-              minimum, maximum, alignments, runs, patience, terms
+              joins, minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [predict] files, whose rows may be scored by a model that this party helped to train
     [describe] columns, minimum, names, epsilon, delta, proof, times: which columns may be described, and how
@@ -25,7 +25,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import methods
+from colonnade.core.method import Method, methods
 from colonnade.core.options import check_name
 from colonnade.description.own_columns import PartyRules
 from colonnade.disk.small_files import read_json
@@ -51,7 +51,7 @@ from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSec
 from colonnade.learners import learners
 from colonnade.models import KINDS
 from colonnade.seal import SEALS
-from colonnade.tables.align.align_terms import MODES
+from colonnade.tables.align.align_terms import JOINS, MODES
 
 _JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "describe")
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
@@ -71,16 +71,13 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     align = section(AlignSection, "align", sections["align"])
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
-    if align.join == "left":
-        raise ConfigError(
-            "join = 'left' in [align] is for parties of one process; between organisations only rows that all have "
-            "are trained on: leave it out."
-        )
+    job = job_from(sections, DataSection(load=own.name), Path(path).stem)
+    _check_join(align, job.method)
     keys = _keys(how, beside, tls=tls)
     if tls:
         check_serves(keys.credentials.cert)
     return OwnerFile(
-        job=job_from(sections, DataSection(load=own.name), Path(path).stem),
+        job=job,
         own=own,
         others=others,
         align=align,
@@ -111,6 +108,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         ("method in [allow]", allow.methods or (), methods()),
         ("seal in [allow]", [*(allow.seals or ()), *allow.needs], SEALS),
         ("mode of an alignment in [allow]", allow.align, MODES),
+        ("join of an alignment in [allow]", allow.joins, JOINS),
         ("network in [allow]", allow.networks or (), KINDS),
         ("learner in [allow]", allow.learners or (), learners()),
     ):
@@ -159,6 +157,16 @@ def _described(sections: dict[str, Any]) -> AllowDescribeSection | None:
     except ConfigError as error:
         raise ConfigError(f"[describe]: {error}") from None
     return how
+
+
+def _check_join(align: AlignSection, method: Method) -> None:
+    """Refuse rows that not everybody has, before anybody compares ids, if the method cannot train on them."""
+    if align.join == "left" and not method.partial_rows:
+        able = ", ".join(name for name, cls in methods().items() if cls.partial_rows)
+        raise ConfigError(
+            f"join = 'left' in [align] keeps rows that not every party has, and {method.name} needs every row of every "
+            f"party; leave it out, or use one of {able}."
+        )
 
 
 def _read_terms(path: Path) -> dict[str, Any]:

@@ -103,6 +103,8 @@ class AllowSection:
     rows: int | None = None
     align: list[str] = field(default_factory=lambda: ["psi"])
     """Ways to compare ids; "plain" tells the owner every id that it can guess."""
+    joins: list[str] = field(default_factory=lambda: ["inner"])
+    """Whose rows are trained on; "left" tells the owner of each of its ids whether we have it, whoever else has it."""
     minimum: int | None = None
     maximum: int | None = None
     alignments: int = 10

@@ -19,7 +19,7 @@ from colonnade.core import optim
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import stored_names
 from colonnade.description.describe_tables import rules_of
-from colonnade.errors import ManifestError
+from colonnade.errors import ConfigError, ManifestError
 from colonnade.federation.description_rules import BY_PARTY, description_learns, plain_rules
 from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
@@ -62,6 +62,11 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
 
 def description_terms(job_file: OwnerFile) -> dict[str, Any]:
     """The terms of a description of columns that a job file makes: no method, and rules for every party instead."""
+    if job_file.align.join == "left":
+        raise ConfigError(
+            "join = 'left' in [align] is for training; a description is about the rows that all sides have: leave it "
+            "out."
+        )
     names, seed, task = [job_file.own.name, *job_file.others], job_file.job.train.seed, job_file.job.train.task
     rules = {"proof": True, **job_file.job.describe.given}
     chosen = {key: rules.pop(key) for key in BY_PARTY if key in rules}
@@ -133,7 +138,8 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
     names, kinds = [entry["name"] for entry in terms["parties"]], {entry["kind"] for entry in terms["seals"]}
     blind = "blind" in kinds
     sent, singly = _sent(method, blind=blind), _read_singly(method, owner) if blind else []
-    of_alignment = who_learns(terms["align"].get("mode") or "psi", names)
+    how = terms["align"]
+    of_alignment = who_learns(how.get("mode") or "psi", names, how.get("join") or "inner")
     noise = ["Every party adds noise to what it sends, and counts what that spends of its budget."]
     noise = noise if "noise" in kinds else []
     if "predict" in terms:

@@ -29,6 +29,7 @@ from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
 from colonnade.seal import SEALS
+from colonnade.tables.align.align_terms import JOINS
 from colonnade.tables.prepare.time_split import MISSING
 
 Form = Callable[[Any, str], None]
@@ -256,9 +257,9 @@ def _networks() -> Form:
     return _named("kind", {**models.KINDS, "default": None})
 
 
-def _common() -> dict[str, Form]:
-    """What the terms of every kind of job have."""
-    count, inner = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of("inner"))
+def _common(*joins: str) -> dict[str, Form]:
+    """What the terms of every kind of job have; ``joins`` are the ways to align that this kind can have."""
+    count, join = _either(_none, _whole(1, _COUNT)), _either(_none, _one_of(*joins))
     split = _record({"column": _text(300), "after": _text(40), "missing": _one_of(*MISSING), "feature": _flag})
     return {
         "protocol": _text(100),
@@ -266,7 +267,7 @@ def _common() -> dict[str, Form]:
         "job": _name,
         "owner": _name,
         "parties": _listed(_record({"name": _name, "key": _key}), MOST_SIDES, least=2),
-        "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": inner}),
+        "align": _record({}, _options(AlignSection) | {"minimum": count, "maximum": count, "join": join}),
         "prepare": _record({}, _options(PrepareSection, _COUNT) | {"split": _either(_none, split)}),
         "limits": _record({"message": _whole(1, _COUNT), "deadline": _whole(1, _COUNT)}),
         "learns": _listed(_text(10**5), MOST_SIDES + 50),
@@ -283,7 +284,7 @@ def _description_terms() -> Form:
         "parties": _mapped(_record(own), MOST_SIDES),
     }
     how = _record({"seed": _how()["seed"]}, {"task": _one_of(*TASKS)})
-    return _record({**_common(), "describe": _record(section), "train": how})
+    return _record({**_common("inner"), "describe": _record(section), "train": how})
 
 
 def _description_plan() -> Form:
@@ -297,7 +298,7 @@ def _terms() -> Form:
     network, optimizer = (_either(_listed(form, MOST_SIDES), _none, form) for form in several)
     return _record(
         {
-            **_common(),
+            **_common(*JOINS),
             "method": _named("name", methods()),
             "train": _record({}, _how() | {"method": _text(100)}),
             "model": network,

@@ -32,7 +32,10 @@ from colonnade.store.run_folder import check_vacant
 from colonnade.study.select_parties import keep, select
 from colonnade.study.sweep import Sweep, sweep
 from colonnade.tables.align.align_sheets import Alignment
+from colonnade.tables.align.id_texts import texts
+from colonnade.tables.align.left_join import in_order, order_of
 from colonnade.tables.sheets import Sheet
+from colonnade.wire.ledger import OWNER
 
 OnRound = Callable[[Run], None]
 
@@ -58,8 +61,16 @@ class Gathered:
         return [f"{name}: {note}" for name, preparation in each if preparation for note in preparation.notes]
 
 
-def gather(job: Job, on_progress: Progress | None = None, description: dict[str, Any] | None = None) -> Gathered:
-    """Load the data set, or read, align and prepare all parties' files; ``description`` is that of a run to resume."""
+def gather(
+    job: Job,
+    on_progress: Progress | None = None,
+    description: dict[str, Any] | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+) -> Gathered:
+    """Load the data set, or read, align and prepare all parties' files; ``description`` is that of a run to resume.
+
+    With the ``secrets`` of sides in processes of their own, a left join has the order that the owner's secret gives.
+    """
     if not isinstance(job.data, Files):
         how = asdict(job.data)
         return Gathered(*load(how.pop("load"), how.pop("parties"), **how))
@@ -67,6 +78,8 @@ def gather(job: Job, on_progress: Progress | None = None, description: dict[str,
     if description is not None:
         job.data.check_unchanged(description, sheets)
     alignment = job.data.aligned(sheets, job.train.seed, on_progress)
+    if secrets is not None and alignment.join == "left":
+        alignment = in_order(alignment, order_of(texts(sheets[0].ids, sheets[0].name), job.train.seed, secrets[OWNER]))
     origin = job.data.origin(sheets, alignment)
     both = job.data.prepared(sheets, alignment, job.train.seed, job.train.task)
     train, test = ([replace(table, origin=origin) for table in tables] for tables in both)
@@ -113,7 +126,7 @@ def train_job(
 
     ``secrets`` are those of sides that did the job in processes of their own, to repeat it in this process.
     """
-    tables = gathered or gather(job)
+    tables = gathered or gather(job, secrets=secrets)
     rows, test = tables.train, tables.tested
     if job.select is not None:
         chosen = selection or select_job(job, tables)

@@ -36,6 +36,7 @@ from colonnade.tables.align.box import OVER, Boxes
 from colonnade.tables.align.comparison import Comparison
 from colonnade.tables.align.curve import POINT_BYTES, CurveMask, check_installed
 from colonnade.tables.align.id_mask import Mask
+from colonnade.tables.align.left_join import spread_out
 from colonnade.tables.align.order_proof import MAC_BYTES, Proof, digest, pair_keys
 from colonnade.tables.align.plain_ids import PlainMask, ordered
 
@@ -269,6 +270,16 @@ class AlignmentParty:
         if total < self.sizes[0]:
             raise SealError(f"the owner announced {self.sizes[0]} ids and now says {total}; stop.")
         self.places, self.total = places_in(places.astype("<i8").tobytes(), total, len(self.rows), "the owner"), total
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the order was proved, and in a left join the places were told."""
+        return bool(self.proof) and (self.terms.join == "inner" or self.total > 0)
+
+    @property
+    def federation_rows(self) -> np.ndarray:
+        """This party's rows in the order of the federation; in a left join -1 where it does not have the owner's."""
+        return self.rows if self.terms.join == "inner" else spread_out(self.rows, self.places, self.total)
 
     def _keep(self, rows: np.ndarray) -> None:
         """Sort the rows into the order that is the same at all parties."""

@@ -8,6 +8,7 @@ have. The order is drawn, not computed from ids: whoever could compute it could 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,8 +20,14 @@ from colonnade.tables.align.alignment import Alignment
 from colonnade.wire.ledger import Ledger
 
 
-def order_of(ids: Sequence[bytes], seed: int) -> np.ndarray:
-    """The owner's rows in the order of training, whatever their order in the file; in a simulation it repeats."""
+def order_of(ids: Sequence[bytes], seed: int, secret: bytes | None = None) -> np.ndarray:
+    """The owner's rows in the order of training, whatever their order in the file.
+
+    Between organisations it follows from the owner's secret, in a simulation, which must repeat, from the seed.
+    """
+    if secret is not None:
+        keyed = [hmac.digest(secret, b"left join" + text, "sha256") for text in ids]
+        return np.array(sorted(range(len(ids)), key=keyed.__getitem__), dtype=np.int64)
     by_id = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=np.int64)
     order: np.ndarray = by_id[permutation(len(ids), seed, "left join").numpy()]
     return order
@@ -38,13 +45,29 @@ def pair_terms(terms: AlignTerms, party: int) -> AlignTerms:
     return replace(terms, names=(terms.names[0], terms.names[party]), join="left")
 
 
+def in_order(alignment: Alignment, order: np.ndarray) -> Alignment:
+    """The same left join with the owner's rows in another order."""
+    places = places_of(alignment.rows[alignment.names[0]])[order]
+    return replace(alignment, rows={name: rows[places] for name, rows in alignment.rows.items()})
+
+
+def spread_out(rows: np.ndarray, places: np.ndarray, total: int) -> np.ndarray:
+    """A party's rows at the owner's places, -1 where it has none.
+
+    >>> spread_out(np.array([7, 9]), np.array([2, 0]), 4).tolist()
+    [9, -1, 7, -1]
+    """
+    spread = np.full(total, -1, np.int64)
+    spread[places] = rows
+    return spread
+
+
 def joined(names: tuple[str, ...], order: np.ndarray, pairs: Sequence[Alignment], opened: tuple[str, ...]) -> Alignment:
     """One alignment of all: of each party's rows those that stand at the owner's places, -1 where it has none."""
     owner, places, ledger = names[0], places_of(order), Ledger()
     rows, seconds = {owner: order}, dict.fromkeys(names, 0.0)
     for party, pair in zip(names[1:], pairs, strict=True):
-        rows[party] = np.full(len(order), -1, np.int64)
-        rows[party][places[pair.rows[owner]]] = pair.rows[party]
+        rows[party] = spread_out(pair.rows[party], places[pair.rows[owner]], len(order))
         ledger.add(pair.ledger)
         for name in (owner, party):
             seconds[name] += pair.seconds_by_party[name]

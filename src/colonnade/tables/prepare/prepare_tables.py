@@ -84,7 +84,7 @@ def prepare_alone(
     those that the party does not have.
     """
     chosen = rows[parts.both]
-    names = sheet.ids_at(chosen) if ids is None else ids
+    names = _ids_at(sheet, chosen) if ids is None else ids
     others = np.setdiff1d(np.arange(sheet.rows), rows) if unaligned else np.arange(0)
     preparation = fit(sheet, np.concatenate([_had(rows[parts.train], sheet), others]), **how)
     columns = _columns(preparation, sheet, chosen) if preparation.width else None
@@ -109,6 +109,28 @@ def prepare_alone(
     first = table(slice(0, cut))
     second = table(slice(cut, None) if len(parts.test) else slice(0, 1))
     return first if own is None else replace(first, unaligned=own), second
+
+
+def prepared_rows(preparation: Preparation, sheet: Sheet, rows: np.ndarray) -> Table:
+    """A party's table of new rows by a preparation that it has learnt; rows of -1 are those that it does not have."""
+    return Table(
+        _ids_at(sheet, rows),
+        _columns(preparation, sheet, rows) if preparation.width else None,
+        name=sheet.name,
+        column_names=preparation.column_names,
+        preparation=preparation,
+        known=rows >= 0 if preparation.width else None,
+    )
+
+
+def _ids_at(sheet: Sheet, rows: np.ndarray) -> np.ndarray:
+    """The ids of the rows; of those that the party does not have, names that say so, because it knows no id."""
+    known = rows >= 0
+    if known.all():
+        return sheet.ids_at(rows)
+    ids = np.array([f"(row {place} of the owner)" for place in range(len(rows))], dtype=object)
+    ids[known] = sheet.ids_at(rows[known])
+    return ids.astype(str)
 
 
 def _had(rows: np.ndarray, sheet: Sheet) -> np.ndarray:
