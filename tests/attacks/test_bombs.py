@@ -9,15 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pyarrow.feather
+import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
 import colonnade as cn
+from colonnade.tables.sheets.ipc_sizes import batch_sizes
 from colonnade.tables.sheets.page_headers import pages
 from colonnade.tables.sheets.parquet_limits import longest_of
 
@@ -60,6 +64,26 @@ def zipped(lines: Callable[[], Iterable[bytes]]) -> Callable[[Path], None]:
             file.writelines(lines())
 
     return write
+
+
+def feather(columns: Callable[[], dict[str, pa.Array]], *, stream: bool = False) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        made = columns()
+        rows = len(next(iter(made.values())))
+        table = pa.table(made if "id" in made else {"id": np.arange(rows), **made})
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with (pa.ipc.new_stream if stream else pa.ipc.new_file)(str(path), table.schema, options=options) as file:
+            file.write_table(table)
+
+    return write
+
+
+def views() -> dict[str, pa.Array]:
+    """Texts that all are the same bytes of one buffer."""
+    one = pa.array(["x" * (900 << 10)], pa.string_view())
+    entry = np.frombuffer(one.buffers()[1], np.uint8)
+    repeated = pa.py_buffer(np.tile(entry, 2000).tobytes())
+    return {"x": pa.Array.from_buffers(pa.string_view(), 2000, [None, repeated, *one.buffers()[2:]])}
 
 
 def list_of(count: int) -> pa.Array:
@@ -113,8 +137,24 @@ BOMBS: dict[str, tuple[Callable[[Path], None], str]] = {
     "names.csv.gz": (zipped(lambda: [b"x" * LARGE]), "a line of it has more than 8 MB"),
     "empty.csv.gz": (zipped(lambda: [b"\n" * (8 << 20)]), "has 10,000 empty lines on top"),
 }
+ARROW: dict[str, tuple[Callable[[Path], None], str]] = {
+    "zeros.feather": (feather(lambda: {"id": pa.array(np.zeros(8 << 20))}), "unpacks from"),
+    "ends.arrows": (feather(lambda: {"id": pa.array(np.zeros(8 << 20))}, stream=True), "unpacks from"),
+    "dictionary.arrow": (
+        feather(lambda: {"x": pa.DictionaryArray.from_arrays(np.zeros(9, np.int8), pa.array(["x" * (40 << 20)]))}),
+        "unpacks from",
+    ),
+    "long.feather": (
+        feather(lambda: {"x": same("x" * (3 << 20), 50_000)}),
+        "has a value of 3 MB or more in column 'x'",
+    ),
+    "ids.feather": (feather(lambda: {"id": same("a", 3_000_000)}), "the ids of 'ids' in column 'id' take more than"),
+}
+BOMBS |= ARROW
 READ: dict[str, Callable[[Path], None]] = {  # these are odd, but a little of them at a time is no harm
     "every.parquet": parquet(lambda: {"x": same("x" * (900 << 10), 200)}),
+    "every.feather": feather(lambda: {"x": same("x" * (900 << 10), 200)}),
+    "views.feather": feather(views),
     "before.parquet": parquet(lambda: {"x": pa.array(200 * ["x" * (700 << 10)])}, **PREFIXES),
 }
 
@@ -154,6 +194,34 @@ def test_long_texts_are_read_a_few_at_a_time(name: str, told: dict[str, tuple[st
     assert "category" in said and grown < MOST_MB
 
 
+def test_a_batch_that_only_the_end_of_a_file_names_is_not_read(tmp_path: Path) -> None:
+    """The list at the end of an Arrow file may name batches that a reader from its beginning never comes to."""
+    path = tmp_path / "a.feather"
+    feather(lambda: {"x": pa.array([1.0, 2.0])})(path)
+    assert cn.read(path, id="id").rows == 2
+    small = [one.unpacked for one in batch_sizes(path)]
+    assert len(small) == 1 and small[0] < 100
+    feather(lambda: {"id": pa.array(np.zeros(8 << 20))})(path)
+    assert max(one.unpacked for one in batch_sizes(path)) >= 64 << 20
+
+
+def test_headers_of_arrow_messages_that_are_none(tmp_path: Path) -> None:
+    """Any change of a header: sizes, or a TableError, and never another error."""
+    path, draw = tmp_path / "a.feather", random.Random(0)
+    feather(lambda: {"x": pa.array(["a", "b"]), "y": same("c", 2)})(path)
+    whole, refused = path.read_bytes(), 0
+    for _ in range(1500):
+        raw = bytearray(whole)
+        for _ in range(draw.choice((1, 2, 8))):
+            raw[draw.randrange(8, len(raw))] = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
+        path.write_bytes(bytes(raw[: draw.choice((len(raw), draw.randrange(len(raw))))]))
+        try:
+            list(islice(batch_sizes(path), 1000))
+        except cn.ColonnadeError:
+            refused += 1
+    assert 50 < refused < 1500
+
+
 def test_sparse_tables_are_no_bombs(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     cells = (random.random((20_000, 220)) < 0.01).astype(np.int8)
@@ -161,7 +229,9 @@ def test_sparse_tables_are_no_bombs(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
     pa_csv.write_csv(pa.table(columns), tmp_path / "a.csv")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
-    for name in ("a.parquet", "b.csv.gz"):
+    for compression, name in (("zstd", "c.feather"), ("lz4", "d.feather")):
+        pa.feather.write_feather(pa.table(columns), tmp_path / name, compression=compression)
+    for name in ("a.parquet", "b.csv.gz", "c.feather", "d.feather"):
         found = cn.read(tmp_path / name, id="id").columns(["x7"])["x7"]
         np.testing.assert_array_equal(found, cells[:, 7])
 

@@ -109,6 +109,27 @@ def test_each_rule_is_held_against_the_terms(sides: Sides, allowed: str, said: s
         described(sides)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "said"),
+    [
+        ("rows = 39", "the plan has 40 rows, 'shop' allows 39"),
+        ("minimum = 50", "align.minimum 1, and 'shop' allows at least 50"),
+        ("maximum = 50", "align.maximum None, and 'shop' allows at most 50"),
+        ('align = ["plain"]', "align.mode 'psi', and 'shop' allows"),
+    ],
+)
+def test_what_is_allowed_of_rows_and_alignments_holds_here_too(sides: Sides, allowed: str, said: str) -> None:
+    sides.write_parties(allowed, ALLOWED)
+    with pytest.raises(ManifestError, match=said):
+        described(sides)
+
+
+def test_what_is_allowed_of_training_is_not_about_descriptions(sides: Sides) -> None:
+    sides.write_parties('methods = ["fdml"]\nneeds = ["noise"]\nepsilon = 1.0\nrounds = 1', ALLOWED)
+    assert described(sides).rows == 40
+    assert not (sides.folder / "run-shop" / "runs.json").exists(), "and it is no run"
+
+
 def test_an_owner_that_proves_nothing_is_refused_by_default(sides: Sides) -> None:
     unproved = JOB["more"].replace("bins", "proof = false\nbins")
     with pytest.raises(ManifestError, match=r"describe.proof False, and 'shop' allows an owner that proves"):

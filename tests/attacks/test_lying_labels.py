@@ -25,9 +25,9 @@ VALUES = np.array([0, 0, 1, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0])
 LABELS = np.array([0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 1, 0, 0])
 
 
-def shop(*, proof: bool) -> DescribeParty:
+def shop(*, proof: bool, epsilon: float | None = None, key: bytes = bytes(32)) -> DescribeParty:
     table = cn.Table(range(ROWS), VALUES[:, None], name="shop", column_names=("x",))
-    return DescribeParty("shop", table, None, PartyRules(minimum=MINIMUM, proof=proof), bytes(32))
+    return DescribeParty("shop", table, None, PartyRules(minimum=MINIMUM, proof=proof, epsilon=epsilon), key)
 
 
 class Liar:
@@ -129,6 +129,32 @@ def test_two_classes_that_overlap_single_out_a_row() -> None:
     assert int((sums[:, 0] - sums[:, 1]).argmax()) == VALUES[target], "control: without a proof"
     with pytest.raises(MessageError, match="a proof that does not hold"):
         Liar(both).ask(shop(proof=True))
+
+
+def test_noise_for_labels_hides_nothing_among_larger_numbers() -> None:
+    """So epsilon is a promise against a lying owner only with a proof, and without one the page says so."""
+    target, large = 9, 1 << 16
+    numbers = large * (np.arange(ROWS) == target).astype(int)
+    for noise in range(5):
+        party = shop(proof=False, epsilon=0.5, key=bytes([noise]) * 32)
+        liar = Liar(numbers)
+        liar.tell(party)
+        sums = [
+            liar.key.opened(points_of(line.numpy()), SmallSums(2 * large), -2 * large, 2 * large)[0]
+            for line in party.answer().sums
+        ]
+        assert int(np.argmax(sums)) == VALUES[target], "control: without a proof, under noise"
+    with pytest.raises(MessageError, match="a proof that does not hold"):
+        Liar(numbers).ask(shop(proof=True, epsilon=0.5))
+
+
+def test_known_company_gives_a_person_away_all_the_same() -> None:
+    """What is not promised: the groups are the owner's choice, and it may know the bins of all others in one."""
+    target, known = 9, [0, 1, 2, 3, 4]
+    group = np.isin(np.arange(ROWS), [target, *known]).astype(int)
+    sums = Liar(group).ask(shop(proof=True))[:, 0]
+    left = sums - np.bincount(VALUES[known], minlength=2)
+    assert int(left.argmax()) == VALUES[target] and left.sum() == 1
 
 
 def test_proofs_cannot_be_left_out_or_shuffled() -> None:

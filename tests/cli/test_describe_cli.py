@@ -78,3 +78,9 @@ def test_bad_sections_are_told_in_one_sentence(job, text, told):
 def test_a_section_that_is_none(job):
     job.write_text("describe = 3\n" + JOB.replace("[describe]\nbins = 4\nminimum = 20\n", ""))
     assert "describe = 3 is not a section" in colonnade("describe", job).stderr
+
+
+@pytest.mark.parametrize("words", [("--terms",), ("--folder", "x")])
+def test_options_of_a_federation_need_one(job, words):
+    said = colonnade("describe", job, *words)
+    assert said.exit_code == 2 and "has no [federation]" in said.output.replace("\n", " ")

@@ -46,6 +46,17 @@ def test_defaults_are_the_true_ones() -> None:
     assert told["labels"] == f'`"{how.labels}"`'
 
 
+def test_what_a_party_lets_be_described_is_explained() -> None:
+    page, true = (DOCS / "describe.md").read_text(), sections.AllowDescribeSection()
+    table = page.partition("The keys of a party's `[describe]`:")[2].partition("The owner's")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| ?`?([^`|]*?)`? ?\|", table, re.M))
+    assert set(told) == {field.name for field in fields(true)}
+    for name in ("minimum", "delta", "times"):
+        assert float(told[name]) == getattr(true, name)
+    assert (told["names"], told["proof"], told["epsilon"], true.epsilon) == ('"shown"', "true", "no limit", None)
+    assert true.names == "shown" and true.proof
+
+
 def test_the_keys_section_is_as_the_owner_s() -> None:
     said = re.search(r"^`\[keys\]` has (.*), as above", PAGE, re.M)
     assert said is not None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +18,14 @@ from colonnade.cli import app
 from colonnade.description.describe_messages import GroupProofs
 from colonnade.description.describe_owner import DescribeOwner
 from colonnade.federation.audit_check import compare, verify
+from colonnade.federation.certificates import make_keys
 from colonnade.federation.owner_description import OwnerDescription
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import read_status
 from colonnade.jobs.job_file import DescribeSection
 from colonnade.jobs.run_job import describe_job
-from companies import OTHERS, Companies
+from companies import OTHERS, Companies, context, free_port, run_party
+from pages import ROOT
 
 pytest.importorskip("grpc")
 pytestmark = pytest.mark.slow
@@ -107,6 +112,40 @@ def test_a_party_that_dies_amid_the_labels_answers_when_it_is_back(
         assert "again" in processes
     alone = describe_job(companies.alone(side_file(companies, exact)))
     assert found.columns == alone.columns
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    """The two sections of the page, added to the files of two companies, and both commands."""
+    page = (ROOT / "docs" / "describe.md").read_text().partition("## Between organisations")[2]
+    sections = dict(re.findall(r"```toml\n# (\S+)\n(.*?)```", page, re.S))
+    assert set(sections) == {"clinic/job.toml", "lab/party.toml"}
+    shutil.copytree(ROOT / "examples" / "federation", tmp_path / "files")
+    make_keys(tmp_path / "keys", ["localhost"], ["lab"])
+    port = free_port()
+    for side, keys, other in (("clinic", "owner", "lab"), ("lab", "lab", "owner")):
+        folder = tmp_path / "files" / side
+        shutil.copytree(tmp_path / "keys" / keys, folder, dirs_exist_ok=True)
+        shutil.copy(
+            tmp_path / "keys" / other / "identity.pub", folder / ("lab.pub" if side == "clinic" else "clinic.pub")
+        )
+        make = runpy.run_path(str(tmp_path / "files" / "make_tables.py"))
+        make["write_table"](side, folder)
+    for name, added in sections.items():
+        path = tmp_path / "files" / name
+        path.write_text(path.read_text().replace("8443", str(port)) + added)
+    party = context.Process(target=run_party, args=(tmp_path / "files/lab/party.toml", tmp_path / "lab"))
+    party.start()
+    try:
+        job, place = str(tmp_path / "files/clinic/job.toml"), str(tmp_path / "described")
+        made = CliRunner().invoke(app, ["describe", job, "--quiet", "--json", "--folder", place])
+        assert made.exit_code == 0, made.output
+    finally:
+        party.join(20)
+    found = json.loads(made.stdout)
+    theirs = [column for column in found["columns"] if column["party"] == "lab"]
+    assert {column["column"] for column in theirs} == {"worst_radius", "worst_texture", "area_error"}
+    assert min(one["rows"] for column in theirs for one in column["bins"]) >= 30
+    assert all(one["title"].startswith("bin ") for column in theirs for one in column["bins"])
 
 
 def test_the_command_leads_it_and_says_why_not(companies: Companies, tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import colonnade as cn
+from colonnade.errors import TableError
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import gather
+from colonnade.tables.sheets import paths
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc  # noqa: E402
@@ -260,3 +263,20 @@ def test_without_duckdb_the_sentence_says_what_to_install(monkeypatch, tmp_path)
     (tmp_path / "x.duckdb").write_bytes(b"")
     with pytest.raises(cn.ColonnadeError, match=r"pip install 'colonnade\[duckdb\]'"):
         cn.read(f"duckdb:{tmp_path / 'x.duckdb'}?table=t", id="who")
+
+
+def test_duckdb_works_in_little_memory_and_leaves_nothing_behind(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    asked = "current_setting('memory_limit') AS memory, current_setting('temp_directory') AS place"
+    sheet = cn.read(f"duckdb:{database}?query=SELECT 1 AS who, {asked}", id="who")
+    found = sheet.columns(["memory", "place"])
+    assert found["memory"].tolist() == ["1.8 GiB"]
+    assert Path(found["place"][0]).parent == tmp_path and not list(tmp_path.iterdir())
+
+
+def test_ids_of_a_query_that_take_too_much_are_refused(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "DUCK_SIZE", 1 << 10)  # as if 8 GB were 24 MB, to be quick
+    with pytest.raises(TableError, match=r"the ids of 'shop' in column 'who' take more than"):
+        cn.read(f"duckdb:{database}?query=SELECT range AS who FROM range(3000000)", id="who")

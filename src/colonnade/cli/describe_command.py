@@ -14,6 +14,7 @@ from colonnade.cli.federation_command import JSON, LogFormat, MetricsPort, gathe
 from colonnade.core.options import path_part
 from colonnade.description.description_result import Description
 from colonnade.disk.whole_files import make_folder, write_text
+from colonnade.errors import ConfigError
 from colonnade.federation.owner_description import OwnerDescription
 from colonnade.federation.side_files import read_owner_file
 from colonnade.federation.terms import description_terms
@@ -48,6 +49,8 @@ def describe(
     A job with [federation] is led between organisations: `colonnade party` takes part, if its [describe] allows it.
     """
     if "federation" not in parse_toml(job):
+        if folder is not None or show_terms:
+            raise ConfigError(f"--folder and --terms are for a job between organisations; {job} has no [federation].")
         what = read_job(job)
         found, name = describe_job(what, _gathered(what, quiet=quiet)), what.name
     else:

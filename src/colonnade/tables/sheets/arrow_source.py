@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from colonnade.errors import TableError
 from colonnade.tables.sheets.arrow import arrow
-from colonnade.tables.sheets.limits import check_cells
+from colonnade.tables.sheets.id_rules import is_text
+from colonnade.tables.sheets.ipc_sizes import FILE_MAGIC, FIRST, check_unpacked
+from colonnade.tables.sheets.limits import LONGEST_VALUE, check_cells
 from colonnade.tables.sheets.names import check_names
 
 _ROWS = 1 << 16  # of a batch
+_TEXTS = 32 << 20  # bytes of all texts of a batch, if each is as long as the longest
 _OLD_FEATHER = b"FEA1"
 
 
@@ -24,12 +29,13 @@ class ArrowFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._opened() as reader:
+        with self._opened() as reader:  # an old or damaged file is named as such
             schema = reader.schema
         self.names: tuple[str, ...] = tuple(schema.names)
         self.types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         self.rows = 0  # not known before the file was read once
         check_names(path, self.names)
+        check_unpacked(path)
 
     def batches(self, names: Sequence[str], wanted: Callable[[int, int], bool]) -> Iterator[tuple[int, Any]]:
         """Batches of these columns, each with the number of its first row."""
@@ -37,20 +43,31 @@ class ArrowFile:
         with self._opened(names) as reader:
             for whole in self._each(reader):
                 check_cells(self.path, start + whole.num_rows, len(self.names))
-                for at in range(0, whole.num_rows, _ROWS):
-                    yield start + at, whole.slice(at, _ROWS)
+                rows = self._rows_at_a_time(whole)
+                for at in range(0, whole.num_rows, rows):
+                    yield start + at, whole.slice(at, rows)
                 start += whole.num_rows
 
     def _each(self, reader: Any) -> Iterator[Any]:
         """All batches, checked: Arrow itself trusts the offsets in a file."""
         pa = arrow()
-        many = getattr(reader, "num_record_batches", None)
         try:
-            for batch in reader if many is None else map(reader.get_batch, range(many)):
+            for batch in reader:
                 batch.validate(full=True)
                 yield batch
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from error
+
+    def _rows_at_a_time(self, batch: Any) -> int:
+        """How many rows become texts at once: any row may have the longest text of a dictionary or of a view."""
+        longest = [longest_text(column) for column in batch.columns]
+        for name, length in zip(batch.schema.names, longest, strict=True):
+            if length > LONGEST_VALUE:
+                raise TableError(
+                    f"{self.path} has a value of {length >> 20:,} MB or more in column '{name}'; {LONGEST_VALUE >> 20} "
+                    "MB is the most for one value; shorten it, or leave the column out of the file."
+                )
+        return max(1, min(_ROWS, _TEXTS // max(sum(longest), 1)))
 
     @contextmanager
     def _opened(self, names: Sequence[str] | None = None) -> Iterator[Any]:
@@ -58,11 +75,10 @@ class ArrowFile:
         fields = None if names is None else sorted(self.names.index(name) for name in names)
         options = ipc.IpcReadOptions(included_fields=fields)
         with pa.OSFile(str(self.path)) as file:
-            first = file.read(6)
-            file.seek(0)
-            try:
-                is_file = bytes(first) == b"ARROW1"
-                reader = (ipc.open_file if is_file else ipc.open_stream)(file, options=options)
+            first = bytes(file.read(len(FILE_MAGIC)))
+            file.seek(FIRST if first == FILE_MAGIC else 0)
+            try:  # a file holds a stream; its list of batches at the end may name others than were looked at
+                reader = ipc.open_stream(file, options=options)
             except (pa.ArrowException, OSError) as error:
                 raise self._damaged(error) from error
             yield reader
@@ -75,6 +91,19 @@ class ArrowFile:
                 )
         reason = " ".join(str(error).split())[:160]
         return TableError(f"{self.path} is no Arrow file, or a damaged one ({reason}); get it anew.")
+
+
+def longest_text(column: Any) -> int:
+    """Bytes of the longest text that a row of a column may have; 0 of numbers."""
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    if pa.types.is_dictionary(column.type):
+        return longest_text(column.dictionary)
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
+        views = np.frombuffer(column.buffers()[1], "<i4")[::4]  # each of 16 bytes, and its length first
+        return int(views[column.offset : column.offset + len(column)].max(initial=0))
+    if is_text(column.type) or pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return int(pc.max(pc.binary_length(column)).as_py() or 0)
+    return 0
 
 
 class ArrowData:

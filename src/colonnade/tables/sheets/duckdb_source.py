@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigError, TableError
@@ -21,6 +22,7 @@ from colonnade.tables.sheets.names import check_names
 
 SCHEME = "duckdb:"
 _ROWS = 1 << 16  # of a batch
+_MEMORY, _DISK = "2GB", "64GB"  # that DuckDB takes to sort and join, in memory and then on the disk
 
 
 class DuckAddress(NamedTuple):
@@ -97,13 +99,7 @@ class DuckSource:
         duckdb = _duckdb()
         what = self.address.what
         source = f"({what}\n)" if self.address.kind == "query" else ".".join(map(_quoted, what.split(".")))
-        try:
-            connection = duckdb.connect(
-                str(self.path) if self.address.path else ":memory:", read_only=bool(self.address.path)
-            )
-        except duckdb.Error as error:
-            raise self._failed(error) from error
-        try:
+        with self._connected(duckdb) as connection:
             try:
                 reader = connection.sql(f"SELECT {columns} FROM {source} {rest}").to_arrow_reader(_ROWS)
             except duckdb.Error as error:
@@ -112,8 +108,21 @@ class DuckSource:
                 yield reader
             finally:
                 reader.close()
-        finally:
-            connection.close()
+
+    @contextmanager
+    def _connected(self, duckdb: Any) -> Iterator[Any]:
+        """A connection that sorts in little memory, and else in a folder that only this user may read."""
+        where = str(self.path) if self.address.path else ":memory:"
+        with TemporaryDirectory(prefix="colonnade-duckdb-") as spill:
+            how = {"memory_limit": _MEMORY, "temp_directory": spill, "max_temp_directory_size": _DISK}
+            try:
+                connection = duckdb.connect(where, read_only=bool(self.address.path), config=how)
+            except duckdb.Error as error:
+                raise self._failed(error) from error
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     def _failed(self, error: Exception) -> TableError:
         reason = " ".join(str(error).split("LINE 1")[0].split())[:200].rstrip(".")

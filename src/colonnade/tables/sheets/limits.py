@@ -14,6 +14,7 @@ LONGEST_VALUE = 1 << 20  # bytes of one text
 LONGEST_ID = 4 << 10  # bytes
 _FREE_CELLS, _CELLS_EACH = 1 << 22, 256  # cells of any file, and beyond those for every byte of it
 _FREE_TEXT, _TEXT_EACH = 64 << 20, 256  # bytes of a CSV's values
+DUCK_SIZE = 128 << 20  # bytes of files that a DuckDB source counts as: its ids may take 8 GB
 _FREE_IDS, _IDS_EACH = 24 << 20, 64  # bytes that the ids of a sheet take in memory
 
 
@@ -50,7 +51,7 @@ def check_ids(sheet: str, column: str, size: int, taken: int) -> None:
     """Refuse ids that take much more memory than files of ``size`` bytes can fill with ids that differ."""
     if taken > _FREE_IDS + _IDS_EACH * size:
         raise TableError(
-            f"the ids of '{sheet}' in column '{column}' take more than {taken >> 20:,} MB, and its files have {size:,} "
-            f"bytes; {_FREE_IDS >> 20} MB and {_IDS_EACH} times those is the most here; ids must be unique: look for "
-            "ids that repeat, or get the files anew."
+            f"the ids of '{sheet}' in column '{column}' take more than {taken >> 20:,} MB, and its files have, or "
+            f"count as, {size:,} bytes; {_FREE_IDS >> 20} MB and {_IDS_EACH} times those is the most here; ids must be "
+            "unique: look for ids that repeat, or get the files anew."
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import sys
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -15,6 +14,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.tables.sheets.arrow_source import ArrowData, ArrowFile, is_arrow_data
 from colonnade.tables.sheets.csv_file import CsvFile
 from colonnade.tables.sheets.duckdb_source import SCHEME, DuckSource
+from colonnade.tables.sheets.limits import DUCK_SIZE
 from colonnade.tables.sheets.parquet_file import ParquetFile
 
 File = CsvFile | ParquetFile | ArrowFile | ArrowData | DuckSource
@@ -96,9 +96,9 @@ def digest_of(sources: Sequence[File]) -> str:
 
 
 def size_of(source: File) -> int:
-    """The bytes that a source's ids are measured by. A DuckDB query may read anything, so there is no measure of it."""
+    """The bytes that a source's ids are measured by. A DuckDB query may read anything, so it counts as much data."""
     if isinstance(source, DuckSource):
-        return sys.maxsize
+        return DUCK_SIZE
     return int(source.table.nbytes) if isinstance(source, ArrowData) else source.path.stat().st_size
 
 
