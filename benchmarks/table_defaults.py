@@ -84,7 +84,8 @@ def trained(method: str | cn.Method, pair: Federations, seed: int, **options: An
 def best_of_grid(method: str, data: str, seed: int, most: int) -> Found:
     """The test score of the point that is best on validation rows, and which it was."""
     pair = pair_of(data, seed, most, chosen_on="valid")
-    half, found = make_plan(pair[0], method).settings.rounds // 2, {}
+    half = make_plan(pair[0], method).settings.rounds // 2
+    found: dict[tuple[float, float], float] = {}
     for rate in RATES:
         how = cn.methods()[method](optimizer="adam", lr=rate)
         run = cn.train(pair[0], how, seed=seed, test=pair[1], rounds=4 * half, evaluate_every=half)
