@@ -36,7 +36,7 @@ METHODS: list[Method] = [
     cn.VIMADMM(lr=0.02, local_steps=4),
     cn.VIMADMMJ(lr=0.02, local_steps=4),
     cn.APFed(contribution_every=2, lr=0.05),
-    cn.LASER(),
+    cn.LASER(optimizer="sgd"),
     cn.TVFL(fill="none"),
     cn.OneShot(learner="linear", top=TREES, folds=2),
     cn.OneShot(learn="pca", embedding=2, top="linear"),

@@ -104,6 +104,15 @@ def _show_methods(known: list[type[Method]]) -> None:
     out.print(table)
 
 
+def _usual(method: type[Method], option: str, default: object) -> str:
+    """The default, or what follows from the rows if there is none."""
+    if option == "optimizer" and default is None:
+        return "adam on tables, sgd for pictures or with an lr"
+    if default is None and option in method.with_sgd:
+        return f"{method.with_sgd[option]} with sgd, {method.with_adam[option]} with adam"
+    return str(default)
+
+
 def _show_method(method: type[Method]) -> None:
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
@@ -115,6 +124,6 @@ def _show_method(method: type[Method]) -> None:
         out.print(_blinding(method), highlight=False)
     table = Table("option", "default", box=None)
     for field in fields(method):
-        table.add_row(field.name, str(field.default))
+        table.add_row(field.name, _usual(method, field.name, field.default))
     out.print(table)
     typer.echo("\n" + inspect.cleandoc(sys.modules[method.__module__].__doc__ or ""))

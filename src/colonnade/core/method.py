@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -186,7 +186,7 @@ class Method(ABC):
 
     ``optimizer`` is "sgd" or "adam" at every side, with ``lr`` and ``decay`` (and SGD's ``momentum`` at the parties);
     ``optimizer=`` of ``train`` replaces the parties'. An option that is None takes its usual value when the rows are
-    known, see :meth:`settled`.
+    known, see ``core/usual_options.py``.
     """
 
     name: ClassVar[str]
@@ -244,20 +244,6 @@ class Method(ABC):
                 f"{self.name}: momentum={self.momentum}, decay={self.decay} are out of range; "
                 "momentum is from 0 to less than 1, decay at least 0."
             )
-
-    def settled(self, *, on_tables: bool) -> Self:
-        """With a value for every option that nobody chose.
-
-        On tables the optimiser is Adam, for pictures the paper's SGD; a rate without an optimiser is one of SGD.
-
-        >>> method = make_method("vimsgd")
-        >>> [(known.optimizer, known.lr) for known in (method.settled(on_tables=True), method.settled(on_tables=False))]
-        [('adam', 0.001), ('sgd', 0.3)]
-        """
-        optimizer = self.optimizer or ("adam" if on_tables and self.lr is None else "sgd")
-        usual = self.with_adam if optimizer == "adam" else self.with_sgd
-        left = {name: value for name, value in usual.items() if getattr(self, name) is None}
-        return replace(self, optimizer=optimizer, **left)
 
     @property
     def only_sums(self) -> bool:

@@ -41,7 +41,6 @@ class TrainOptions:
 
 
 USUAL: dict[str, Any] = {
-    "batch": 256,
     "runtime": "fused",
     "valid": 0.0,
     "shuffle": "epoch",
@@ -50,6 +49,8 @@ USUAL: dict[str, Any] = {
     "when_absent": "wait",
 }
 """The options that have a usual value; the others follow from the tables, or are left out."""
+BATCH = 256
+"""How many rows a batch has if nobody says; all, if there are fewer."""
 EPOCHS = 10
 """How many there are if neither epochs nor rounds are given."""
 TABLE_ROUNDS = 200

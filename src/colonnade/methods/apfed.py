@@ -28,6 +28,7 @@ fifth round and at no byte (``methods/contribution.py``, ``run.importance()``). 
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -154,7 +155,7 @@ class APFed(Method):
             total = parties.sum(self.assist, turn, all=sent, to=passive).slope
         else:
             slopes = [reply.slope for reply in parties.ask(self.assist, turn, all=sent, to=passive)]
-            measure(owner, parties, turn, direction, slopes, self.lr)
+            measure(owner, parties, turn, direction, slopes, typing.cast(float, self.lr))
             total = sum(slopes[1:], slopes[0])
         o = mine.o.requires_grad_()
         loss = owner.loss(o, turn)

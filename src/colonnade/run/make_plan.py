@@ -17,9 +17,10 @@ from colonnade.core import optim
 from colonnade.core.method import Method, make_method, methods
 from colonnade.core.options import MOST, count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
-from colonnade.core.settings import EPOCHS, TABLE_ROUNDS, Settings, TrainOptions
+from colonnade.core.settings import BATCH, EPOCHS, TABLE_ROUNDS, Settings, TrainOptions
 from colonnade.core.table import Table, check_federation, is_tabular, owners_of, parties_of
 from colonnade.core.task import TASKS, Weights, plain_weights, task_of
+from colonnade.core.usual_options import settled
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError, unknown
@@ -53,7 +54,7 @@ def make_plan(
     _check_rows(chosen, tables)
     seals = _seals_for(seal, chosen, **learnt)
     seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
-    batch = all_rows(tables, valid) if chosen.whole_rounds else count_of(asked.batch, "batch")
+    batch = _batch_for(chosen, asked, tables, valid)
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
     schedule, every = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle)), asked.evaluate_every
     settings = Settings(
@@ -98,7 +99,7 @@ def start(
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
     """The method, if the owner has the columns that it wants and it can learn the task."""
-    chosen = make_method(method).settled(on_tables=is_tabular(tables))
+    chosen = settled(make_method(method), on_tables=is_tabular(tables))
     if chosen.needs_owner_columns and tables[0].columns is None:
         raise TableError(f"{chosen.name} trains on the owner's own columns and it has none; split with owner='first'.")
     owners = len(owners_of(tables))
@@ -148,6 +149,15 @@ def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals
             f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
         )
     return seals
+
+
+def _batch_for(method: Method, asked: TrainOptions, tables: Sequence[Table], valid: float) -> int:
+    """The rows of a batch: as many as were asked for, or the usual number, and all if there are fewer."""
+    if method.whole_rounds:
+        return all_rows(tables, valid)
+    if asked.batch is not None:
+        return count_of(asked.batch, "batch")
+    return max(1, min(BATCH, *(all_rows([owner], valid) for owner in owners_of(tables))))
 
 
 def all_rows(tables: Sequence[Table], valid: float) -> int:

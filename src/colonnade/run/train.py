@@ -43,7 +43,7 @@ def train(
     *,
     epochs: int | None = None,
     rounds: int | None = None,
-    batch: int = 256,
+    batch: int | None = None,
     seed: int = 0,
     runtime: str | Cluster = "fused",
     model: Many = None,
@@ -67,9 +67,10 @@ def train(
 ) -> Run:
     """Train one model over a federation and give the finished run.
 
-    What is not given follows from what the rows are. On tables (rows of plain columns) sides train with Adam for ten
-    epochs, but at least 200 rounds; for pictures with SGD at the rates of the papers, as on tables if the method has
-    an ``lr``. Raw columns, those of large numbers that nobody prepared, are standardised at their party.
+    What is not given follows from what the rows are. A batch has 256 rows, or all if there are fewer. On tables (rows
+    of plain columns) all sides train with Adam for ten epochs, but at least 200 rounds; for pictures with SGD at the
+    rates of the papers, as on tables if the method has an ``lr``. Raw columns, such as those of large numbers that
+    nobody prepared, are standardised at their party.
 
     ``model`` builds a party's network from (row shape, output width); ``optimizer`` builds an
     optimiser from parameters; each is one builder for all or a list with one per party.
