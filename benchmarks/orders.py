@@ -7,6 +7,7 @@ VIMADMM-J: the paper steps the head first, then the network with the new head; t
 from __future__ import annotations
 
 import argparse
+import typing
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +46,7 @@ class HeadFirst(cn.VIMADMMJ):
 
     def _fit(self, mine: Mine, turn: Turn, goal: Tensor) -> None:
         x, weight = mine.inputs(turn), self.rho / (2 * len(turn.rows))
-        for _ in range(self.local_steps):
+        for _ in range(typing.cast(int, self.local_steps)):  # a plan's method has a value for every option
             h = mine.net(x)
             mine.head.descend(weight * (mine.head(h.detach()) - goal).square().sum((-1, -2)))
             mine.net.descend(weight * (mine.head(h) - goal).square().sum((-1, -2)))

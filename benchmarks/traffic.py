@@ -94,7 +94,7 @@ def entries(task: Task) -> dict[str, Entry]:
     rates, look = task.rates, task.look
     tuned = partial(Entry, seal=cn.Bits(4), look=2 * look, optimizer=cn.Adam(task.adam))
     j = cn.VIMADMMJ(**task.admm_j)
-    long = replace(j, local_steps=2 * j.local_steps)
+    long = replace(j, local_steps=2 * task.admm_j["local_steps"])
     return {
         "vafl": Entry(cn.VAFL(lr=rates["vafl"])),
         "vimsgd": Entry(cn.VIMSGD(lr=rates["vimsgd"])),

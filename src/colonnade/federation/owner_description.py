@@ -121,7 +121,7 @@ class OwnerDescription:
         parts = parts_at_owner(session.sheet, rows, self.terms)
         told = {} if parts.dates is None else told_rows(parts, len(rows))
         own, later = prepared(session.sheet, rows, parts, self.terms, kind)
-        session.handshake.prepare(CommonRows(session.aligned.proof, own.rows, len(parts.test), told))
+        session.handshake.prepare(CommonRows(session.aligned.proofs, own.rows, len(parts.test), told))
         return own, later if len(parts.test) else None
 
     def _plan(self, own: Table, later: Table | None, targets: LabelTargets) -> dict[str, Any]:

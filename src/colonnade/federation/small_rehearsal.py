@@ -59,7 +59,7 @@ def rehearse_small(signed: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
         "outputs": narrow.get("outputs", signed["outputs"]),
         "names": [],
     }
-    options = {name: value for name, value in narrow.items() if name != "outputs"}
+    options: dict[str, Any] = {name: value for name, value in narrow.items() if name != "outputs"}
     options |= {"local_steps": 1} if "local_steps" in names else {}
     small = replace(
         plan,
