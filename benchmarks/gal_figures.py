@@ -8,8 +8,8 @@ Diao, Ding, Tarokh: *GAL: Gradient Assisted Learning for Decentralized Multi-Org
 has accuracy on breast cancer and wine and the mean absolute deviation on diabetes. As there, a split draws a fifth of
 the rows for testing and cuts the columns at random into eight parties, of which the first has the labels. Columns are
 standardised by the training rows. Of a line's settings, each split takes those that are best on a fifth of its training
-rows, and trains again on all of them; nothing is chosen by test rows. Results are kept in ``--folder``, a file a split
-and line.
+rows, and trains again on all of them; nothing is chosen by test rows. Results are kept in ``--folder``, one file a
+split and line.
 """
 
 from __future__ import annotations

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from colonnade.core.method import Method
 
-QUICK: dict[str, dict[str, str]] = {"oneshot": {"learner": "linear", "top": "linear"}}
+QUICK: dict[str, dict[str, str]] = {
+    "gal": {"learner": "linear"},
+    "oneshot": {"learner": "linear", "top": "linear"},
+}
 
 
 def quick(cls: type[Method]) -> Method:

@@ -40,7 +40,7 @@ METHODS: list[Method] = [
     cn.TVFL(fill="none"),
     cn.OneShot(learner="linear", top=TREES, folds=2),
     cn.OneShot(learn="pca", embedding=2, top="linear"),
-    cn.GAL(learner=TREES),
+    cn.GAL(learner="linear"),
     cn.MultiVFL(every=2, lr=0.02),
     cn.FedOptimus(every=2, select_every=4, lr=0.02),
     cn.FedOptimus(every=2, select_every=4, lr=0.02, share=1.0),

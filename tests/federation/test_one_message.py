@@ -148,6 +148,6 @@ def test_what_a_careful_party_allows(sides: Sides) -> None:
 
 
 def test_an_unknown_learner_is_refused_when_the_party_file_is_read(sides: Sides) -> None:
-    sides.write_parties('learners = ["forest"]')
-    with pytest.raises(ConfigError, match=r"unknown learner in .allow. 'forest'; known: .*trees"):
+    sides.write_parties('learners = ["woods"]')
+    with pytest.raises(ConfigError, match=r"unknown learner in .allow. 'woods'; known: .*trees"):
         read_party_file(sides.folder / "shop" / "party.toml")

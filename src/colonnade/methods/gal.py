@@ -130,7 +130,8 @@ class GAL(Method):
         total = torch.zeros(len(x), mine.task.outputs)
         for number in sorted({name.partition("/")[0] for name in mine.memory}):
             state = under(mine.memory, number)
-            total += state.pop("factor") * learner.outputs(state, x)
+            factor = state.pop("factor", torch.zeros(1))  # a fit whose share was never told counts for nothing
+            total += factor * learner.outputs(state, x)
         return Logits(torch.where(mine.known(turn)[:, None], total, 0.0))
 
     # owner: holds y
