@@ -13,6 +13,8 @@ import colonnade as cn
 from colonnade.core.optim import SGD, Adam
 from colonnade.core.settings import EPOCHS, TABLE_ROUNDS
 from colonnade.errors import ConfigError
+from colonnade.federation.plan_document import plan_document
+from colonnade.federation.terms import method_in
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import resume_job, train_job
 from plans import plan_for
@@ -68,6 +70,12 @@ def test_what_was_resolved_is_in_the_run_folder_and_a_job_resumes(tmp_path: Path
     assert run.description["optimizer"][0]["kind"] == "adam"
     place.write_text(place.read_text().replace("epochs = 1", "epochs = 2"))
     assert resume_job(read_job(place), tmp_path / "run").round == 4
+
+
+def test_what_was_resolved_is_in_the_plan_that_all_sign_and_a_party_takes_it_from_there() -> None:
+    document = plan_document({"job": "any"}, plan_for(TABLES, "vimadmm"), [], 2, 0, {})
+    assert (document["method"]["optimizer"], document["method"]["lr"]) == ("adam", 0.0003)
+    assert method_in(document) == plan_for(TABLES, "vimadmm").method != cn.VIMADMM()
 
 
 @pytest.mark.parametrize(
