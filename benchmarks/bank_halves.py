@@ -54,6 +54,7 @@ label = "y"
 name = "campaign"
 key = "../campaign/identity.pub"
 [align]
+mode = "{mode}"
 minimum = 1000
 maximum = 50000
 [prepare]
@@ -73,6 +74,7 @@ address = "127.0.0.1:{port}"
 key = "../owner/identity.pub"
 [allow]
 methods = ["oneshot"]
+align = ["psi", "plain"]
 minimum = 1000
 maximum = 50000
 rounds = 1
@@ -163,14 +165,14 @@ def be_owner(folder: Path, place: str, ports: Any, begin: Any, found: Any) -> No
     found.put({"auc": auc, "training bytes": training, "owner CPU": worked, **owner.clock.seconds()})
 
 
-def federated(folder: Path, more: str, seed: int, megabits: float, delay: float) -> dict[str, float]:
-    """One job between two processes over the line."""
-    (folder / "owner" / "job.toml").write_text(JOB.format(seed=seed, more=more))
+def federated(folder: Path, more: str, seed: int, line: tuple[float, float], mode: str) -> dict[str, float]:
+    """One job between two processes over the line, of so many megabits a second and with this delay."""
+    (folder / "owner" / "job.toml").write_text(JOB.format(seed=seed, more=more, mode=mode))
     spawn, place = multiprocessing.get_context("spawn"), f"run-{time.monotonic_ns()}"
     ports, found, begin, ready = spawn.Queue(), spawn.Queue(), spawn.Event(), spawn.Event()
     owner = spawn.Process(target=be_owner, args=(folder, place, ports, begin, found))
     owner.start()
-    link = ShapedLink(("127.0.0.1", ports.get(timeout=120)), megabits, delay)
+    link = ShapedLink(("127.0.0.1", ports.get(timeout=120)), *line)
     party = spawn.Process(target=be_party, args=(folder, link.port, f"{place}-party", ready, found))
     party.start()
     ready.wait(120)
@@ -226,10 +228,12 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=25.0, help="milliseconds one way")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=[*WAYS, TREES, ALONE])
+    parser.add_argument("--mode", choices=["psi", "plain"], default="psi", help="how ids are compared")
     parser.add_argument("--folder", type=Path, default=Path("runs/bank_halves"))
     parser.add_argument("--only-show", action="store_true")
     options = parser.parse_args()
     kept, how = Kept(options.folder, train=not options.only_show), f"{options.megabits:g} mbit {options.delay:g} ms"
+    how += "" if options.mode == "psi" else f" {options.mode}"
     with TemporaryDirectory() as name:
         folder = Path(name)
         if not options.only_show:
@@ -239,7 +243,8 @@ def main() -> None:
             found = []
             for seed in options.seeds:
                 if way in WAYS:
-                    find = partial(federated, folder, WAYS[way], seed, options.megabits, options.delay / 1000)
+                    line_of = options.megabits, options.delay / 1000
+                    find = partial(federated, folder, WAYS[way], seed, line_of, options.mode)
                     found.append(kept(f"{how} {way} {seed}", find))
                 else:
                     found.append(kept(f"{way} {seed}", partial(central, folder, seed, 2 if way == TREES else 1)))

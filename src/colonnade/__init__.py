@@ -43,6 +43,7 @@ from colonnade.methods import (
 )
 from colonnade.methods.passive import passive_loss
 from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.run.extension import extend
 from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
 from colonnade.run.training import Run
@@ -137,6 +138,7 @@ __all__ = [
     "describe",
     "distil",
     "embedding_map",
+    "extend",
     "importance",
     "keep",
     "load",

@@ -115,21 +115,28 @@ class OneShot(OneShotOptions):
         return Embedding(mine.inputs(turn).flatten(1))
 
     def start(self, owner: Owner) -> None:
-        """Nothing is learnt yet."""
-        owner.top = {}
+        """Nothing is learnt yet, and nothing has come."""
+        owner.top, owner.replies = {}, {}
 
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """What the parties have learnt comes up, and the owner learns from it."""
-        others, replies = others_of(owner, parties), list[Embedding]()
-        if others and self.learn == "labels":
-            replies = parties.ask(self.score, turn, all=labels_to_send(owner, turn), to=others)
-        elif others and self.learn == "gradients":
+        """What the parties have learnt comes up, and the owner learns from it.
+
+        What came is kept, so a party whose reply is here already is not asked again (``cn.extend``).
+        """
+        kept = owner.replies if self.most_rounds == 1 else {}
+        others = others_of(owner, parties)
+        asked, replies = [k for k in others if parties.names[k] not in kept], list[Embedding]()
+        if asked and self.learn == "labels":
+            replies = parties.ask(self.score, turn, all=labels_to_send(owner, turn), to=asked)
+        elif asked and self.learn == "gradients":
             before, learn = (self.show, self.refine) if owner.top else (self.project, self.cluster)
-            first = parties.ask(before, turn, to=others)
-            replies = parties.ask(learn, turn, each=slopes_of(owner, first, turn), to=others)
-        elif others:
-            replies = parties.ask(self.project, turn, to=others)
-        return fit_at_owner(owner, self.top, owner.top, self._inputs(owner, parties, turn, replies), turn)
+            first = parties.ask(before, turn, to=asked)
+            replies = parties.ask(learn, turn, each=slopes_of(owner, first, turn), to=asked)
+        elif asked:
+            replies = parties.ask(self.project, turn, to=asked)
+        owner.replies.update({parties.names[k]: reply.h for k, reply in zip(asked, replies, strict=True)})
+        whole = [Embedding(owner.replies[parties.names[k]]) for k in others]
+        return fit_at_owner(owner, self.top, owner.top, self._inputs(owner, parties, turn, whole), turn)
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The owner's learner reads its own columns and what the parties show."""

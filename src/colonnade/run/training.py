@@ -53,6 +53,7 @@ class Run:
         self.description = description or {}
         self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
         self.dates: np.ndarray | None = None if len(owners_of(tables)) > 1 else tables[0].dates  # of the training rows
+        self.ids: np.ndarray = tables[0].ids  # of the training rows
         self.history: list[dict[str, float]] = []
         self.findings: dict[str, Any] = {}  # what a report shows of the model that is kept
         self.seconds = 0.0
