@@ -24,7 +24,9 @@ def main() -> None:
         jobs += [
             ["accuracy", *seeds],
             ["orders", *seeds],
-            ["traffic", *seeds],
+            ["traffic", *seeds, "--pictures", "docs/pictures"],
+            ["one_message", *seeds],
+            ["overlap", *seeds],
             ["vfedmh"],
             ["apfed", *seeds],
             ["apfed_speed", "--accuracy"],
