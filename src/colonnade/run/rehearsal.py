@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from colonnade.core.method import Each, Method, Parties, To, Turn
+from colonnade.core.method import Method, Parties, Turn
+from colonnade.core.party_side import Each, To
 from colonnade.core.table import Table
 from colonnade.core.task import make_task
 from colonnade.data.sharing import all_labels

@@ -7,7 +7,8 @@ from typing import Any, TypeVar, final
 
 from torch import Tensor
 
-from colonnade.core.method import Each, Owners, To, Turn
+from colonnade.core.method import Owners, Turn
+from colonnade.core.party_side import Each, To
 from colonnade.core.state import Packed
 from colonnade.core.step import check_step
 from colonnade.runtime.local_backend import LocalBackend

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
 
-from colonnade.core.method import Each, Parties, To, Turn
+from colonnade.core.method import Parties, Turn
+from colonnade.core.party_side import Each, To
 from colonnade.core.state import Packed
 from colonnade.core.step import Side, check_step
 from colonnade.core.table import Table
