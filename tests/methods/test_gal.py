@@ -89,7 +89,7 @@ def test_weights_and_steps_at_their_edges() -> None:
     assert float(step_along(o, torch.full((4, 1), 0.25), y, Values(1))) == pytest.approx(4)
     assert float(step_along(o, -torch.ones(4, 1), y, Values(1))) == pytest.approx(0, abs=1e-6), "uphill: no step"
     sure = step_along(torch.zeros(2, 2), torch.eye(2), torch.arange(2), Classes(2))
-    assert 0 < float(sure) < 2**21, "labels that can be told apart would want an endless step"
+    assert 0 < float(sure) <= 64, "labels that can be told apart would want an endless step"
 
 
 def test_a_learner_that_does_not_exist_is_one_sentence() -> None:

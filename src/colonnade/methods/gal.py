@@ -49,7 +49,7 @@ class Fit(NamedTuple):
     slope: Tensor
 
 
-class Share(NamedTuple):
+class FitShare(NamedTuple):
     """eta^t w_m^t: how much of a party's fit was added to the outputs."""
 
     factor: Tensor
@@ -119,7 +119,7 @@ class GAL(Method):
         return Fit(fit)
 
     @party_step
-    def keep(self, mine: Mine, turn: Turn, share: Share) -> None:
+    def keep(self, mine: Mine, turn: Turn, share: FitShare) -> None:
         """Remember how much of the fit counts."""
         mine.memory = mine.memory | {f"{turn.round:04d}/factor": share.factor}
 
@@ -148,23 +148,23 @@ class GAL(Method):
             return owner.task.loss(before, y)
         residual = Residual(-owner.task.error(before, y).float())
         replies = parties.ask(self.assist, turn, all=residual, to=here)
-        fits = self._known(owner, parties, turn, here, [reply.slope for reply in replies])
+        for k, reply in zip(here, replies, strict=True):
+            check_scores(parties.names[k], reply.slope)
+        fits = self._known(owner, turn, here, [reply.slope for reply in replies])
         weights = weights_of(fits, residual.slope)
         direction = torch.einsum("k,knc->nc", weights, fits)
         step = step_along(before, direction, y, owner.task)
         owner.total[turn.rows] = after = before + step * direction
-        parties.tell(self.keep, turn, each=[Share((step * weight).reshape(1)) for weight in weights], to=here)
+        parties.tell(self.keep, turn, each=[FitShare((step * weight).reshape(1)) for weight in weights], to=here)
         return owner.task.loss(after, y)
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
         """The sum of the parties' parts."""
         here = [k for k in range(len(parties)) if k not in owner.absent]
         replies = parties.ask(self.add_up, turn, to=here)
-        return self._known(owner, parties, turn, here, [reply.o for reply in replies]).sum(0)
+        return self._known(owner, turn, here, [reply.o for reply in replies]).sum(0)
 
-    def _known(self, owner: Owner, parties: Parties, turn: Turn, here: list[int], came: list[Tensor]) -> Tensor:
+    def _known(self, owner: Owner, turn: Turn, here: list[int], came: list[Tensor]) -> Tensor:
         """What came [parties, rows, outputs], and nothing of rows that a party does not have."""
-        for k, one in zip(here, came, strict=True):
-            check_scores(parties.names[k], one)
         fits = torch.stack(came) if came else torch.zeros(0, len(turn.rows), owner.outputs)
         return torch.where(owner.known(turn)[here][:, :, None], fits, 0.0).detach()
