@@ -54,7 +54,7 @@ BATCH = 256
 EPOCHS = 10
 """How many there are if neither epochs nor rounds are given."""
 TABLE_ROUNDS = 200
-"""The fewest rounds on tables then: a few hundred rows are few batches, and ten epochs of those teach nothing."""
+"""The fewest rounds on tables then: a few hundred rows are few batches, and ten epochs of those teach little."""
 
 
 @dataclass(frozen=True)
