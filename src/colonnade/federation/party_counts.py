@@ -69,45 +69,39 @@ class Alignments:
 
 
 class OnlyQuestion:
-    """What the only round of a run tells: other labels would ask another question about the columns, and are refused.
+    """What a question was answered for: the same again after a crash; other labels, keys or rows are refused.
 
-    A round is asked again after a crash, and tells the same then.
+    Another question about the same columns would tell an owner that lies about single people.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.place, self.name = folder / "told.json", name
+    def __init__(self, place: Path, refusal: str) -> None:
+        self.place, self.refusal = place, refusal
 
     def __call__(self, step: str, digest: bytes) -> None:
         """Note what came with a step, before it is answered; refuse something else than came before."""
         told: dict[str, str] = read_kept(self.place, dict, _LOST) or {}
         if told.get(step, digest.hex()) != digest.hex():
-            raise PrivacyError(
-                f"'{self.name}' has answered step '{step}' of this run, and was told something else then; a run of one "
-                "round is one question: begin another run, which counts as one of runs in [allow]."
-            )
+            raise PrivacyError(self.refusal.replace("{step}", step))
         if step not in told:
             write_text(self.place, json.dumps({**told, step: digest.hex()}), durable=True)
 
 
-class AnsweredLabels:
-    """Which labels a job's description was answered for: the same again after a crash, and no others.
+def question_of_a_run(folder: Path, name: str) -> OnlyQuestion:
+    """Of a run that has one round."""
+    return OnlyQuestion(
+        folder / "told.json",
+        f"'{name}' has answered step '{{step}}' of this run, and was told something else then; a run of one round is "
+        "one question: begin another run, which counts as one of runs in [allow].",
+    )
 
-    Other labels, keys or rows would tell an owner that lies in which bin single people are.
-    """
 
-    def __init__(self, folder: Path) -> None:
-        self.place = folder / "described.json"
-
-    def allow(self, digest: bytes, name: str) -> None:
-        """Note what is answered before it is; refuse anything else than was answered before."""
-        before: str | None = read_kept(self.place, str, _LOST)
-        if before is None:
-            write_text(self.place, json.dumps(digest.hex()), durable=True)
-        elif before != digest.hex():
-            raise PrivacyError(
-                f"'{name}' has described its columns in this job for other labels or rows than these; it answers one "
-                "set of labels a job: bring back the files that were described, or begin another job."
-            )
+def question_of_a_description(folder: Path, name: str) -> OnlyQuestion:
+    """Of a job that describes columns."""
+    return OnlyQuestion(
+        folder / "described.json",
+        f"'{name}' has described its columns in this job for other labels or rows than these; it answers one set of "
+        "labels a job: bring back the files that were described, or begin another job.",
+    )
 
 
 class OpenRows:

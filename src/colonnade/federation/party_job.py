@@ -20,7 +20,7 @@ from colonnade.federation.description_rules import rules_in
 from colonnade.federation.description_server import DescriptionServer
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_terms_of, party_spec, stand_in
-from colonnade.federation.party_counts import AnsweredLabels, OnlyQuestion
+from colonnade.federation.party_counts import question_of_a_description, question_of_a_run
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.runtime.remote.party_server import PartyServer
@@ -106,7 +106,7 @@ class PartyJob:
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         spec = replace(spec, session=session, secret=secret, scope=TRAINING, sums=sums)
         if spec.method.most_rounds == 1:
-            spec = replace(spec, only_question=OnlyQuestion(own.folder, self.name))
+            spec = replace(spec, only_question=question_of_a_run(own.folder, self.name))
         party = PartyServer(spec, StateFolder(own.folder / "states"))
         party.take_up()
         log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))
@@ -132,14 +132,14 @@ class PartyJob:
         self.folder.keep_plan(dict(plan))
         rules = replace(rules_in(self.terms)[self.name], columns=allow.chosen)
         key = Randomness(0, self.folder.secret).key("describe", self.name)
-        answered = AnsweredLabels(self.folder.folder)
+        question = question_of_a_description(self.folder.folder, self.name)
         end = DescribeParty(
             self.name,
             own,
             later if plan["test"] else None,
             rules,
             key,
-            lambda digest: answered.allow(digest, self.name),
+            lambda digest: question("describe", digest),
         )
         log.info("describes %d columns of %d rows", len(end.own.columns), own.rows)
         return DescriptionServer(end, plan["describe"], self.job, session)
