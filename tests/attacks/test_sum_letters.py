@@ -103,7 +103,7 @@ def test_a_party_masks_the_fields_that_it_began_with(protected: bool, monkeypatc
 def test_a_head_norm_after_every_answer_would_show_single_logits(
     protected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner = LyingOwner(trained(cn.VIMADMMJ(local_steps=1), cn.Blind(), parties=3), STRICT)
+    owner = LyingOwner(trained(cn.VIMADMMJ(local_steps=1, optimizer="sgd"), cn.Blind(), parties=3), STRICT)
     victim, strength = owner.victim, 3.0
     if not protected:
         monkeypatch.setattr(Schema, "has_rows", lambda *_: True)
@@ -193,7 +193,7 @@ def test_one_party_that_is_led_another_way_masks_for_itself(
         return party
 
     monkeypatch.setattr(apart, "make_party", keeping)
-    owner = LyingOwner(trained(cn.FDML(), cn.Blind(), parties=3), STRICT)
+    owner = LyingOwner(trained(cn.FDML(optimizer="sgd"), cn.Blind(), parties=3), STRICT)
     owner.remote.place("one", federation(3, seed=1)[1:])
     before = opened_sum(owner, 6)
     own = owner.value(owner.victim).astype(np.int32) / 2**16

@@ -125,7 +125,7 @@ def test_agrees_with_scipy_on_60_problems() -> None:
     assert untouched >= 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_agrees_with_scipy_on_1000_problems() -> None:
     compared, untouched = compare_with_scipy(1000, seed=2)
     assert compared >= 0.98

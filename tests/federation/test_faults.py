@@ -61,6 +61,7 @@ def tracebacks(trial: Trial) -> list[str]:
     return [name for name in codes(trial) if "Traceback" in trial.words(name)]
 
 
+@pytest.mark.long
 def test_fifty_seeded_faults(tmp_path: Path, undisturbed: dict[str, str]) -> None:
     seen: list[tuple[str, str, float]] = []
     for seed in range(10):

@@ -188,6 +188,7 @@ def test_one_run_too_many(make: Make) -> None:
         ends(trial, side, Exit.REFUSED, "'shop' has let 1 runs begin and allows 1; raise runs in [allow]")
 
 
+@pytest.mark.long
 def test_a_log_as_json_holds_nothing_else(make: Make) -> None:
     trial = make()
     verbs = {OWNER: "owner", "shop": "party", "clinic": "party"}

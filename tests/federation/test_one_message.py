@@ -73,7 +73,7 @@ def test_an_absent_party_is_done_without(make: Make) -> None:
     assert "oneshot" in page and "clinic" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_prediction_gives_everybody_a_score(make: Make) -> None:
     trial = make()
     for name in PARTIES:
@@ -95,7 +95,7 @@ def test_a_prediction_gives_everybody_a_score(make: Make) -> None:
     assert len(rows) > 200 and right > 0.9 * len(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_runs(tmp_path: Path) -> None:
     """The two files of examples/federation, by the commands of its page but for the port."""
     place, port = Path(shutil.copytree(ROOT / "examples" / "federation", tmp_path / "example")), free_port()

@@ -231,7 +231,9 @@ def test_other_refusals() -> None:
 
 
 def test_lists_survive_a_resume(tmp_path: Path) -> None:
-    method = cn.APFed(losses=("contrastive", "reconstruction", "contrastive"), weights=(1.0, 0.5, 2.0))
+    method = cn.APFed(
+        losses=("contrastive", "reconstruction", "contrastive"), weights=(1.0, 0.5, 2.0), optimizer="sgd", lr=0.1
+    )
     whole = train(method, folder=tmp_path / "run")
     assert cn.resume(tmp_path / "run", federation()).method == method == whole.method
 
@@ -245,7 +247,7 @@ def test_lists_survive_a_job(tmp_path: Path) -> None:
     job = read_job(tmp_path / "job.toml")
     train_job(job, tmp_path / "run")
     assert resume_job(job, tmp_path / "run").method == cn.APFed(
-        losses=("contrastive", "reconstruction"), weights=(1, 0.5)
+        losses=("contrastive", "reconstruction"), weights=(1, 0.5), optimizer="sgd", lr=0.1
     )
 
 

@@ -16,6 +16,7 @@ import colonnade as cn
 from colonnade.core.method import Method
 from colonnade.core.settings import Settings
 from colonnade.core.table import parties_of
+from colonnade.core.usual_options import settled
 from colonnade.errors import AwayError, ConfigError, SealError, TableError
 from colonnade.run import run_files
 from colonnade.run.model import Model
@@ -122,7 +123,7 @@ def test_zero_and_mean_equal_a_hand_computation(method: Method, policy: str, run
 
 
 def untrained(method: Method, runtime: str) -> cn.Run:
-    tables = federation(method)
+    tables, method = federation(method), settled(method, on_tables=True)
     parties = len(parties_of(tables))
     settings = Settings(1, 16, 3, runtime, 0.0, "epoch", 1, None, 1)
     return cn.Run(tables, Plan(method, settings, (cn.MLP((5,)),) * parties, (method.party_optimizer,) * parties))

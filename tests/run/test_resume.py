@@ -233,7 +233,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     luck, kills = random.Random(1), 0
     while True:

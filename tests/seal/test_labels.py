@@ -133,6 +133,7 @@ def test_direct_attacks_stay_at_the_bound(make: type[LabelSeal], epsilon: float)
     assert float((gradient.argmin(1) == truth).float().mean()) <= bound
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("make", "within"), [(RandomLabels, 0.04), (LaplaceLabels, 0.08)])
 def test_training_at_epsilon_four_stays_close(make: type[LabelSeal], within: float) -> None:
     inputs, truth = digits()

@@ -65,7 +65,7 @@ def test_drops_at_any_phase_leave_the_exact_sum(parties: int) -> None:
         one_round(session, Ticket(serial, serial, 0, "h"), rng)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("parties", "count"), [(4, 200), (5, 120), (6, 100), (7, 80), (9, 50), (12, 40), (32, 10)])
 def test_six_hundred_rounds_with_drops(parties: int, count: int) -> None:
     session, rng = Session.of([f"p{n}" for n in range(parties)]).join(), np.random.default_rng(parties)

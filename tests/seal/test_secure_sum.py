@@ -70,7 +70,7 @@ def test_the_sum_is_exact(parties: int) -> None:
     rounds(parties, 600 // parties**2 + 8, np.random.default_rng(parties))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("parties", range(2, 33))
 def test_ten_thousand_rounds_are_exact(parties: int) -> None:
     """With the drops of ``test_recover`` 10,000 rounds in all; fewer where each costs more."""

@@ -17,7 +17,7 @@ from colonnade.study.noisy_tables import noisy, shuffled
 from quick_methods import quick
 
 ROWS = 200
-VIM = cn.VIMADMM(local_steps=5)
+VIM = cn.VIMADMM(local_steps=5, optimizer="sgd")
 ALONE = {"local", "apfed", "tvfl"}
 METHODS: list[Method] = [quick(cls) for cls in cn.methods().values() if cls.__module__.startswith("colonnade.")]
 

@@ -205,7 +205,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
 
 
 def _pairs(was: dict[str, Any], now: dict[str, Any], whose: str) -> list[tuple[str, Any, Any]]:
-    return [(f"{whose}{key}", was.get(key), _as_json(value)) for key, value in now.items()]
+    return [(f"{whose}{key}", _as_json(was.get(key)), _as_json(value)) for key, value in now.items()]
 
 
 def _flat(facts: dict[str, Any]) -> dict[str, Any]:

@@ -28,9 +28,8 @@ fifth round and at no byte (``methods/contribution.py``, ``run.importance()``). 
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -155,7 +154,7 @@ class APFed(Method):
             total = parties.sum(self.assist, turn, all=sent, to=passive).slope
         else:
             slopes = [reply.slope for reply in parties.ask(self.assist, turn, all=sent, to=passive)]
-            measure(owner, parties, turn, direction, slopes, typing.cast(float, self.lr))
+            measure(owner, parties, turn, direction, slopes, cast(float, self.lr))
             total = sum(slopes[1:], slopes[0])
         o = mine.o.requires_grad_()
         loss = owner.loss(o, turn)
