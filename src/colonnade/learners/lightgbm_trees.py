@@ -16,30 +16,17 @@ import torch
 from colonnade.errors import ConfigError
 from colonnade.learners.learner import register_learner
 from colonnade.learners.problems import Array, Problem
-from colonnade.learners.tree_nodes import Forest, Nodes, TreeLearner
+from colonnade.learners.tree_nodes import BoostedTrees, Forest, Nodes
 
 DEFAULT_LEFT, MISSING_IS_NAN = 0b10, 0b1000  # bits of a split's decision_type, see LightGBM's include/LightGBM/tree.h
 
 
 @register_learner
 @dataclass(frozen=True)
-class LightGBM(TreeLearner):
+class LightGBM(BoostedTrees):
     """``iterations`` trees of at most ``leaves`` leaves, each with at least ``least_rows`` rows."""
 
     kind: ClassVar[str] = "lightgbm"
-    limits: ClassVar[dict[str, tuple[float, float]]] = {
-        "iterations": (1, 5000),
-        "rate": (1e-4, 1),
-        "leaves": (2, 1024),
-        "least_rows": (1, 10**6),
-        "ridge": (0, 1e6),
-    }
-
-    iterations: int = 150
-    rate: float = 0.05
-    leaves: int = 8
-    least_rows: int = 20
-    ridge: float = 1.0
 
     def grow(self, x: Array, problem: Problem, seed: int) -> Forest:
         """Those of LightGBM's booster, read from its own text."""

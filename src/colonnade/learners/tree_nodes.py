@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -78,6 +79,25 @@ class TreeLearner(Learner):
     @abstractmethod
     def grow(self, x: Array, problem: Problem, seed: int) -> Forest:
         """The trees that the library fits to rows [rows, columns] and labels that are not all alike."""
+
+
+@dataclass(frozen=True)
+class BoostedTrees(TreeLearner):
+    """``iterations`` small trees, each fitted to what those before it got wrong."""
+
+    limits: ClassVar[dict[str, tuple[float, float]]] = {
+        "iterations": (1, 5000),
+        "rate": (1e-4, 1),
+        "leaves": (2, 1024),
+        "least_rows": (1, 10**6),
+        "ridge": (0, 1e6),
+    }
+
+    iterations: int = 150
+    rate: float = 0.05
+    leaves: int = 8
+    least_rows: int = 20
+    ridge: float = 1.0
 
 
 def grown(grow: Grow, x: Tensor, y: Tensor, task: Task, seed: int) -> State:

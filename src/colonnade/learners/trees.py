@@ -12,14 +12,14 @@ import numpy as np
 
 from colonnade.learners.learner import register_learner
 from colonnade.learners.problems import Array, Problem
-from colonnade.learners.tree_nodes import Forest, Nodes, TreeLearner
+from colonnade.learners.tree_nodes import BoostedTrees, Forest, Nodes
 
 FIELDS = ("feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "value", "is_leaf")
 
 
 @register_learner
 @dataclass(frozen=True)
-class Trees(TreeLearner):
+class Trees(BoostedTrees):
     """``iterations`` small trees, each fitted to what those before it got wrong.
 
     >>> import torch
@@ -31,19 +31,6 @@ class Trees(TreeLearner):
     """
 
     kind: ClassVar[str] = "trees"
-    limits: ClassVar[dict[str, tuple[float, float]]] = {
-        "iterations": (1, 5000),
-        "rate": (1e-4, 1),
-        "leaves": (2, 1024),
-        "least_rows": (1, 10**6),
-        "ridge": (0, 1e6),
-    }
-
-    iterations: int = 150
-    rate: float = 0.05
-    leaves: int = 8
-    least_rows: int = 20
-    ridge: float = 1.0
 
     def grow(self, x: Array, problem: Problem, seed: int) -> Forest:
         """Those of scikit-learn's estimator."""
