@@ -126,7 +126,9 @@ class Asking:
 
 def test_a_narrow_network_without_hidden_layers_is_read_by_asking_again(tmp_path: Path) -> None:
     sides = Sides(make_sides(tmp_path / "sides", rows=100))
-    narrow = BARE + "\n[method]\nembedding = 2"  # two numbers of three columns, and of a test row none in training
+    narrow = (
+        BARE + '\n[method]\nembedding = 2\noptimizer = "sgd"'
+    )  # two numbers of three columns, and of a test row none in training
     with pytest.raises(ManifestError, match="send 2 numbers of each row in a round that pass no hidden layer"):
         Asking(sides, narrow)
     sides.restart()
