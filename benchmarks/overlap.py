@@ -33,8 +33,8 @@ from benchmarks.table import show
 from benchmarks.tables import EPOCHS, MODEL, WIDTH, Federations, federations, mean_of
 
 SHARES = (100, 50, 20, 5)
-PICTURES = {"mnist": 4, "cifar10": 4}  # data sets of pictures, in so many parts
-PICTURE_ROWS, PICTURE_EPOCHS = 10_000, 10
+PICTURES = {"mnist": (10_000, None), "cifar10": (5_000, cn.CNN((8, 16)))}  # so many training rows, and the network
+PICTURE_PARTS, PICTURE_EPOCHS = 4, 10
 LONGER = {100: 1.0, 50: 1.5, 20: 3.0, 5: 6.0}  # fewer rows, more epochs: rounds shrink less than rows do
 TOP = "network(width=256,dropout=0.3)"  # of pictures
 
@@ -127,8 +127,8 @@ def tables_of(data: str, seed: int, rows: str) -> Federations:
     """To train on and to score on, with all rows at all parties."""
     if data not in PICTURES:
         return federations(data, seed, rows)
-    train, test = cn.load(data, parties=PICTURES[data], owner="first")
-    order = np.random.default_rng(seed).permutation(train[0].rows)[:PICTURE_ROWS]
+    train, test = cn.load(data, parties=PICTURE_PARTS, owner="first")
+    order = np.random.default_rng(seed).permutation(train[0].rows)[: PICTURES[data][0]]
     return [table.take(order) for table in train], test
 
 
@@ -147,7 +147,7 @@ def find(trial: Trial, how: How, share: int, seed: int) -> Found:
         whole = [table.take(range(trial.owner_rows)) for table in whole]
     train = how.rows(overlapping(whole, share, seed))
     options: dict[str, Any] = {"optimizer": cn.Adam(0.001, decay=0.01), "evaluate_every": 10**9}
-    options |= {} if trial.data in PICTURES else {"model": MODEL}
+    options |= {"model": PICTURES[trial.data][1] if trial.data in PICTURES else MODEL}
     options |= {"epochs": trial.epochs_of(how, share), "batch": min(trial.batch, train[0].rows), "seed": seed}
     began = time.process_time()
     method = how.pictures if how.pictures is not None and trial.data in PICTURES else how.method

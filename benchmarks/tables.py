@@ -49,6 +49,7 @@ class How(NamedTuple):
     method: cn.Method
     several: bool = False
     seal: tuple[cn.Seal, ...] = ()
+    rounds: int | None = None  # instead of epochs
 
     @property
     def optimizer(self) -> cn.Adam:
@@ -79,6 +80,7 @@ ONESHOT = {
     "control: oneshot, networks": How(cn.OneShot(learner="network", top="network"), seal=(BITS,)),
 }
 METHODS |= ONESHOT
+METHODS["gal"] = How(cn.GAL(), rounds=10)  # the paper's number of rounds, and the method's own trees
 OTHERS: dict[str, Callable[[int], Any]] = {
     "all columns, logistic regression": lambda seed: LogisticRegression(max_iter=1000),
     "all columns, boosted trees": lambda seed: HistGradientBoostingClassifier(
@@ -135,7 +137,8 @@ def fitted(how: How, epochs: tuple[int, int], pair: Federations, seed: int) -> F
     train, held = pair
     began = time.process_time()
     options: dict[str, Any] = {"model": MODEL, "optimizer": how.optimizer, "evaluate_every": 10**9, "seal": how.seal}
-    run = cn.train(train, how.method, epochs=epochs[how.several], batch=BATCH, seed=seed, **options)
+    options |= {"epochs": epochs[how.several]} if how.rounds is None else {"rounds": how.rounds}
+    run = cn.train(train, how.method, batch=BATCH, seed=seed, **options)
     seconds, sent = time.process_time() - began, run.ledger.total
     return {"auc": run.evaluate(held)["auc"], "bytes": sent, "seconds": seconds}
 
