@@ -1,4 +1,4 @@
-"""For all tests: grpc reads this once, at its import, and another test may import it before the federation's do.
+"""For all tests: what grpc and OpenMP read once, at their import, so it is set before any test imports them.
 
 Also a federation's sides in one folder, for tests of what they say and refuse.
 """
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from near import Sides
 
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-PSK-CHACHA20-POLY1305"  # as colonnade.federation.tls.load_grpc has it
+# Threads that wait for each other on busy cores spin: two workers of two threads each took thrice the CPU time of one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
