@@ -176,7 +176,9 @@ WRONG_SHAPES: dict[str, Callable[[Any], Any]] = {
 WRONG_TENSORS: dict[str, Callable[[Tensor], Any]] = {
     "left out": lambda true: NOWHERE,
     "another kind": lambda true: true.to(torch.int16 if true.dtype != torch.int16 else torch.int32),
-    "a row more": lambda true: torch.cat([true, true[:1]]) if true.ndim else true[None],
+    "a row more": lambda true: (
+        torch.cat([true, true[:1] if len(true) else true.new_zeros(1)]) if true.ndim else true[None]
+    ),
     "a dimension more": lambda true: true[None],
     "nothing": lambda true: true.flatten()[:0],
     "a monstrous shape": lambda true: torch.zeros(0, 2**24, dtype=true.dtype),
@@ -219,7 +221,17 @@ def with_fields(request: Packet, reply: Packet, fields: dict[str, Any]) -> Packe
 
 
 def lies_about(place: Place, true: Any) -> dict[str, Callable[[Any], Any]]:
-    """The lies that fit what is said there."""
+    """The lies that fit what is said there; a change that changes nothing is none."""
+    return {name: lie for name, lie in _changes_of(place, true).items() if not _same(lie(true), true)}
+
+
+def _same(said: Any, true: Any) -> bool:
+    if not isinstance(said, Tensor) or not isinstance(true, Tensor):
+        return type(said) is type(true) and bool(said == true)
+    return said.dtype == true.dtype and torch.equal(said, true)
+
+
+def _changes_of(place: Place, true: Any) -> dict[str, Callable[[Any], Any]]:
     if isinstance(true, Tensor):
         alone = true.shape == (1,) and place.kind in ("keep", "place", "spent")
         odd = WRONG_TENSORS | (WRONG_NUMBERS if alone else {})

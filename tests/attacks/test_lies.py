@@ -18,6 +18,7 @@ from benchmarks.lies import (
     Court,
     Place,
     judged,
+    lies_about,
 )
 
 from colonnade.core.method import make_method
@@ -65,6 +66,15 @@ def test_a_lie_is_refused_by_name_and_field(courts: dict[str, Court], told: Any)
     case, place, _, lie = told
     said = courts[case].tell(place, lie)
     assert judged(place, said) == "refused", said
+
+
+def test_no_lie_is_the_truth() -> None:
+    """An empty list without its last row is the same list: the owner believes that, and is right."""
+    place, none = Place("blind", "logits: o", "reveal", "key_who"), torch.zeros(0, dtype=torch.int16)
+    lies = lies_about(place, none)
+    assert "nothing" not in lies and len(lies["a row more"](none)) == 1
+    assert WRONG_TENSORS.keys() == lies_about(place, torch.ones(2, dtype=torch.int16)).keys()
+    assert "null" not in lies_about(Place("talk", "hello", "", "name"), None)
 
 
 @pytest.mark.parametrize("word", ANSWERS)

@@ -14,18 +14,21 @@ from benchmarks.hostile import Score, attack_owner, train
 from torch import Tensor
 
 import colonnade as cn
-from colonnade.errors import MessageError, SealError
+from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.seal.codec import as_wire
 from colonnade.seal.relay import stacked, unstacked
 from colonnade.wire.message import Envelope, decode_fields, encode
 
 Fields = dict[str, Tensor]
-LIAR = "party 2"
+LIAR, DROPPED = "party 2", "party 4"
 
 
-def sums(recover: bool, phase: str, change: Callable[[Fields], Fields]) -> None:
-    """A run in which one party's answers in a phase are changed after a round; 'sum' is a step that is summed."""
+def sums(recover: bool, phase: str, change: Callable[[Fields], Fields], dropped: str = "") -> None:
+    """A run in which one party's answers in a phase are changed after a round; 'sum' is a step that is summed.
+
+    ``dropped`` is a party whose masked messages do not arrive from then on.
+    """
 
     def begin(run: cn.Run) -> None:
         parties: Any = run.parties
@@ -33,6 +36,10 @@ def sums(recover: bool, phase: str, change: Callable[[Fields], Fields]) -> None:
         if run.round == 1:
             party.serve = partial(_lie, party.serve, phase, change)
             parties.blinding.forget_keys()
+            if dropped:
+                end = parties.blinding.ends[dropped]
+                end.answer = partial(_dropped, end.answer)
+                parties.blinding.leaves_out = True
 
     train(cn.FDML(), cn.Blind(recover=recover), on_round=begin)
 
@@ -42,6 +49,12 @@ def _lie(serve: Callable[[bytes], bytes], phase: str, change: Callable[[Fields],
     if phase not in (asked.kind, asked.purpose):
         return write_packet(reply)
     return write_packet(replace(reply, frames=_changed(reply, change)))
+
+
+def _dropped(answer: Callable[..., Fields], phase: str, *message: Any) -> Fields:
+    if phase == "mask":
+        raise AwayError(f"'{DROPPED}' is gone.", DROPPED)
+    return answer(phase, *message)
 
 
 def _changed(reply: Packet, change: Callable[[Fields], Fields]) -> tuple[bytes, ...]:
@@ -112,6 +125,53 @@ def test_the_control_is_the_truth(recover: bool) -> None:
     for phase in ("hello", "confirm", "join", "sum", "advertise", "share", "mask", "sign", "reveal"):
         if recover or phase in ("hello", "confirm", "join", "sum"):
             sums(recover, phase, lambda fields: fields)
+
+
+def nobody(fields: Fields) -> Fields:
+    return fields | {"key_who": fields["key_who"][:0]}
+
+
+def somebody(fields: Fields) -> Fields:
+    """A place more than there are shares, also where nobody dropped out."""
+    return fields | {"key_who": torch.cat([fields["key_who"], torch.zeros(1, dtype=torch.int16)])}
+
+
+def a_survivor(fields: Fields) -> Fields:
+    return fields | {"key_who": fields["key_who"] * 0}
+
+
+def another_share(fields: Fields) -> Fields:
+    first = torch.zeros_like(fields["key_part0"])
+    first[0, 0] = 1
+    return fields | {"key_part0": fields["key_part0"] ^ first}
+
+
+KEY_LIES: list[tuple[str, Callable[[Fields], Fields], str]] = [
+    ("", somebody, "sent 'key_.' of a blinded sum that are none: .* 'who' as int16 .1. came"),
+    (DROPPED, somebody, "sent 'key_.' of a blinded sum that are none: .* 'who' as int16 .2., 'part0' as uint8 .1, 66."),
+    (DROPPED, nobody, "sent 'key_.' of a blinded sum that are none: .* 'who' as int16 .0., 'part0' as uint8 .1, 66."),
+    (DROPPED, without("key_part0"), "sent 'key_.' of a blinded sum that are none: .* 'who' as int16 .1. came"),
+    (DROPPED, a_survivor, "gave shares of the keys of .'party 1'.; .'party 4'. are due"),
+    (DROPPED, another_share, ".* do not give what was advertised; one of them lied"),  # of three shares all are needed
+]
+
+
+@pytest.mark.parametrize(("dropped", "change", "said"), KEY_LIES, ids=lambda one: getattr(one, "__name__", one))
+def test_shares_of_keys_are_of_those_who_dropped_out(dropped: str, change: Any, said: str) -> None:
+    """Where nobody dropped out the list of keys is empty, and to empty it is the truth and no lie."""
+    with pytest.raises((MessageError, SealError), match=f"'{LIAR}'.*{said}"):
+        sums(True, "reveal", change, dropped)
+
+
+def test_the_control_is_a_sum_without_who_dropped_out() -> None:
+    said: list[Fields] = []
+
+    def noted(fields: Fields) -> Fields:
+        said.append(fields)
+        return fields
+
+    sums(True, "reveal", noted, DROPPED)
+    assert said and all(fields["key_who"].tolist() == [3] for fields in said)
 
 
 def test_who_is_told_to_go_back_says_nothing() -> None:
