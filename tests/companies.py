@@ -1,9 +1,5 @@
-"""A federation on loopback for tests: files and keys of three organisations, and parties in real processes.
+"""A federation on loopback for tests: files and keys of three organisations, and parties in real processes."""
 
-Processes come from a fork server that has Colonnade loaded, so that one starts in a moment; each loads grpc itself.
-"""
-
-import multiprocessing
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +18,10 @@ from colonnade.federation.side_sections import OwnerFile
 from colonnade.jobs.job_file import Job, TrainSection
 from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
 from colonnade.wire.ledger import OWNER
+from forks import context
 
 OTHERS = ("shop", "clinic", "insurer")
 ROWS = 90
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(
-    ["colonnade.cli.federation_command", "colonnade.federation.party_process", "benchmarks.warm"]
-)
 
 
 def free_port() -> int:

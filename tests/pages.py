@@ -2,9 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+from forks import context
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -27,7 +29,19 @@ def pages_with_code() -> list[Path]:
 
 def run_page(page: Path, folder: Path) -> str:
     """Run a page in a process of its own, so that what it registers ends with it; give what it printed."""
-    code = code_of(page.read_text())
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, env=os.environ)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    said = folder.with_name(f"{folder.name}.said")
+    process = context.Process(target=_run_as_main, args=(code_of(page.read_text()), folder, said))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, said.read_text()
+    return said.read_text()
+
+
+def _run_as_main(code: str, folder: Path, said: Path) -> None:
+    """As ``python -c`` runs it; what it and its own processes say goes into a file."""
+    os.chdir(folder)
+    with said.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    exec(compile(code, "<page>", "exec"), main.__dict__)

@@ -24,7 +24,8 @@ from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import read_status
 from colonnade.jobs.job_file import DescribeSection
 from colonnade.jobs.run_job import describe_job
-from companies import OTHERS, Companies, context, free_port, run_party
+from companies import OTHERS, Companies, free_port, run_party
+from forks import context
 from pages import ROOT
 
 pytest.importorskip("grpc")

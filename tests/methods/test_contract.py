@@ -1,9 +1,11 @@
 """The contract: every method on every runtime. A new method adds one row to CASES.
 
 For each case: loop = fused = bytes (same states within TOLERANCE, *same ledger*); a run resumed in the
-middle equals one that was not; no raw column and no label is in any message.
+middle equals one that was not; no raw column and no label is in any message. Tests share the usual run of a
+case (``kept``), because training is what takes their time.
 """
 
+import functools
 import itertools
 from collections.abc import Collection
 from contextlib import suppress
@@ -21,7 +23,7 @@ from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
 from colonnade.core.task import Classes
 from colonnade.errors import ConfigError
-from colonnade.methods.label_codes import labels_received
+from colonnade.methods.label_codes import Labels, labels_received
 from colonnade.methods.steps import Gradient
 from colonnade.runtime.step_words import read_singly
 from colonnade.wire.owner_half import OwnerHalf
@@ -31,7 +33,7 @@ ROWS, CLASSES, ROUNDS = 60, 3, 12
 MARKER = 0.7734375  # planted in every raw column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity, so that a case is a key of ``kept``
 class Case:
     method: Method
     owner: str = "labels"
@@ -129,6 +131,44 @@ def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a run came to and what was said in it; who asks the run more afterwards changes none of it but ``run``."""
+
+    run: cn.Run
+    ledger: list[dict[str, Any]]
+    history: list[dict[str, float]]
+    states: dict[str, Tensor]
+    sent: list[tuple[str, str, dict[str, Tensor]]] = field(default_factory=list)
+    told: list[tuple[dict[str, Tensor], cn.Turn]] = field(default_factory=list)
+
+
+def keep(run: cn.Run, *said: Any) -> Kept:
+    states = {name: value.clone() for name, value in everything(run).items()}
+    return Kept(run, run.ledger.to_json(), without_time(run.history), states, *said)
+
+
+@functools.cache
+def kept(case: Case, runtime: str) -> Kept:
+    """The usual run of a case, trained once."""
+    sent: list[Any] = []
+    told: list[Any] = []
+    count, seal = OwnerHalf.count, OwnerHalf.seal
+
+    def counted(self: OwnerHalf, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
+        sent.append((sender, receiver, fields))
+        return count(self, fields, sender, receiver, *rest)
+
+    def sealed(self: OwnerHalf, message: Any, parties: Any, step: str, turn: cn.Turn) -> Any:
+        told.append(({name: value.clone() for name, value in message._asdict().items()}, turn))
+        return seal(self, message, parties, step, turn)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnerHalf, "count", counted)
+        patch.setattr(OwnerHalf, "seal", sealed)
+        return keep(train(case, runtime, evaluate_every=4), sent, told)
+
+
 def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], set[str]]:
     """The steps whose replies the ledger has as asked one by one, and those that it has as summed."""
     lines = [line for line in run.ledger.rows if line.sender not in run.ledger.owners and line.purpose in purposes]
@@ -139,7 +179,7 @@ def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
     """The terms that all sides sign, before anything is sent, rest on the declaration."""
-    run = train(case, "loop")
+    run = kept(case, "loop").run
     for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
         with suppress(ConfigError):  # most methods have one model for all, or no heads
             more()
@@ -154,18 +194,17 @@ def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_runtimes_agree(case: Case) -> None:
-    loop, fused, wired = (train(case, runtime) for runtime in RUNTIMES)
-    fuses = any(len(site.members) > 1 for site in fused.parties.backend.grouping.groups)
+    loop, fused, wired = (kept(case, runtime) for runtime in RUNTIMES)
+    fuses = any(len(site.members) > 1 for site in fused.run.parties.backend.grouping.groups)
     assert fuses != case.method.whole_rounds, "nothing was fused: the test tests nothing; learners never are"
-    assert wired.parties.backend.encoded
+    assert wired.run.parties.backend.encoded
     for other in (fused, wired):
-        assert other.ledger.to_json() == loop.ledger.to_json()
-        expected, found = everything(loop), everything(other)
-        assert found.keys() == expected.keys()
-        for name, value in expected.items():
-            torch.testing.assert_close(found[name], value, **TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
-    for name, value in everything(loop).items():
-        assert torch.equal(everything(wired)[name], value), f"real bytes changed {name}"
+        assert other.ledger == loop.ledger
+        assert other.states.keys() == loop.states.keys()
+        for name, value in loop.states.items():
+            torch.testing.assert_close(other.states[name], value, **TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
+    for name, value in loop.states.items():
+        assert torch.equal(wired.states[name], value), f"real bytes changed {name}"
 
 
 ONE_OWNER = [case for case in CASES if case.owners == 1]
@@ -180,25 +219,25 @@ def everything_apart(run: cn.Run) -> dict[str, Tensor]:
     return {f"{side}/{name}": value for side, state in sides.items() for name, value in state.items()}
 
 
-def check_same_apart(apart: cn.Run, loop: cn.Run) -> None:
+def check_same_apart(apart: cn.Run, loop: cn.Run | Kept) -> None:
     """Parties behind requests come to the same, bit for bit."""
-    assert apart.ledger.to_json() == loop.ledger.to_json()
-    assert without_time(apart.history) == without_time(loop.history)
-    expected, found = everything(loop), everything_apart(apart)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
+    expected, found = loop if isinstance(loop, Kept) else keep(loop), everything_apart(apart)
+    assert apart.ledger.to_json() == expected.ledger
+    assert without_time(apart.history) == expected.history
+    assert found.keys() == expected.states.keys()
+    for name, value in expected.states.items():
         assert torch.equal(found[name], value), f"requests changed {name}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_parties_behind_letters_agree(case: Case) -> None:
-    check_same_apart(train(case, "apart"), train(case, "loop"))
+    check_same_apart(train(case, "apart", evaluate_every=4), kept(case, "loop"))
 
 
 @pytest.mark.parametrize("runtime", ["loop", "fused", pytest.param("bytes", marks=pytest.mark.long)])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
-    whole = train(case, runtime, evaluate_every=4)
+    whole = kept(case, runtime)
     folder = tmp_path / "run"
 
     def die(run: cn.Run) -> None:
@@ -208,39 +247,35 @@ def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(case, runtime, evaluate_every=4, folder=folder, on_round=die)
     resumed = cn.resume(folder, tables_of(case), test=federation(case.owner))
-    assert without_time(resumed.history) == without_time(whole.history)
-    assert resumed.ledger.to_json() == whole.ledger.to_json()
-    for name, value in everything(whole).items():
-        assert torch.equal(everything(resumed)[name], value), name
+    assert without_time(resumed.history) == whole.history
+    assert resumed.ledger.to_json() == whole.ledger
+    found = everything(resumed)
+    for name, value in whole.states.items():
+        assert torch.equal(found[name], value), name
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_nothing_raw_travels(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_raw_travels(case: Case) -> None:
     """Columns of row 0 are all MARKER; labels are planted as a pattern; neither is in any message."""
-    seen: list[tuple[str, str, Any]] = []
-    carry = OwnerHalf.count
-
-    def spy(self: OwnerHalf, fields: dict[str, Tensor], sender: str, receiver: str, *rest: Any) -> Any:
-        seen.append((sender, receiver, fields))
-        return carry(self, fields, sender, receiver, *rest)
-
-    monkeypatch.setattr(OwnerHalf, "count", spy)
-    run = train(case, "loop")
-    labels = labels_of_rounds(run)
-    assert bool(seen) != (case.method.name == "local")
-    for sender, receiver, fields in seen:
+    run, sent = kept(case, "loop").run, kept(case, "loop").sent
+    labels = labels_by_count(run)
+    assert bool(sent) != (case.method.name == "local")
+    for sender, receiver, fields in sent:
         if sender in run.ledger.owners and "y" in fields and case.method.tells_labels == "shown":
             continue  # labels themselves, which the method says that it sends
         assert {sender, receiver} & set(run.ledger.owners), "parties never talk to each other"
         for tensor in fields.values():
             assert not (tensor == MARKER).any(), f"a raw column value left {sender}"
             assert tensor.is_floating_point(), "labels and row numbers are integers; none may travel"
-            if tensor.ndim and len(tensor) in {len(batch) for batch in labels}:
-                assert not any(
-                    torch.equal(tensor.reshape(len(tensor), -1)[:, j], batch.float())
-                    for batch in labels
-                    for j in range(tensor[0].numel())
-                ), "labels went out in the clear"
+            if tensor.ndim and len(tensor) in labels:
+                columns = tensor.reshape(len(tensor), -1).T[:, None]
+                assert not (columns == labels[len(tensor)]).all(-1).any(), "labels went out in the clear"
+
+
+def labels_by_count(run: cn.Run) -> dict[int, Tensor]:
+    """The labels of the rounds at every owner as floats [rounds, rows], by how many rows they are of."""
+    batches = sorted(labels_of_rounds(run), key=len)
+    return {count: torch.stack(list(same)).float() for count, same in itertools.groupby(batches, len)}
 
 
 def labels_of_rounds(run: cn.Run) -> list[Tensor]:
@@ -254,38 +289,31 @@ def labels_of_rounds(run: cn.Run) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_methods_that_show_labels_say_so(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_that_show_labels_say_so(case: Case) -> None:
     """Whoever guesses the smallest or largest of a row's C numbers has the label: exactly where the method says so."""
     leaks: dict[str, list[float]] = {}
-    seal = OwnerHalf.seal
-
-    def spy(self: OwnerHalf, message: Any, parties: Any, step: str, turn: cn.Turn) -> Any:
-        for name, tensor in zip(message._fields, message, strict=True):
+    labels, schedule = federation(case.owner)[0].labels, Schedule(ROWS, 16, 3, 0.1)
+    for fields, turn in kept(case, "loop").told:
+        for name, tensor in fields.items():
             if name == "y":
-                told = labels_received(message, len(turn.rows), Classes(CLASSES))
-                leaks[name] = [float((told == tables[0].labels[turn.rows]).float().mean())]
+                told = labels_received(Labels(tensor), len(turn.rows), Classes(CLASSES))
+                leaks[name] = [hits(told, labels[turn.rows])]
             if case.method.whole_rounds and tuple(tensor.shape) == (len(turn.rows), CLASSES):
-                leaks[name] = [float((tensor.argmax(-1) == tables[0].labels[turn.rows]).float().mean())]
+                leaks[name] = [hits(tensor.argmax(-1), labels[turn.rows])]
             elif tuple(tensor.shape) == (16, CLASSES):
-                guesses = (tensor.argmin(-1), tensor.argmax(-1))
-                hits = [float((guess == labels_of(turn.round)).float().mean()) for guess in guesses]
-                leaks.setdefault(name, []).append(max(hits))
-        return seal(self, message, parties, step, turn)
-
-    monkeypatch.setattr(OwnerHalf, "seal", spy)
-    tables = federation(case.owner)
-    schedule = Schedule(ROWS, 16, 3, 0.1)
-
-    def labels_of(number: int) -> Tensor:
-        return tables[0].labels[schedule.batch_of(number)]
-
-    train(case, "loop")
+                truth = labels[schedule.batch_of(turn.round)]
+                best = max(hits(guess, truth) for guess in (tensor.argmin(-1), tensor.argmax(-1)))
+                leaks.setdefault(name, []).append(best)
     assert (max(map(np.mean, leaks.values()), default=0.0) > 0.9) == (case.method.tells_labels == "shown")
+
+
+def hits(guess: Tensor, truth: Tensor) -> float:
+    return float((guess == truth).float().mean())
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_predictions_are_probabilities_and_need_no_labels(case: Case) -> None:
-    run = train(case, "fused")
+    run = kept(case, "fused").run
     tables = federation(case.owner)
     owner = tables[0]
     blind = [cn.Table(ids=owner.ids, columns=owner.columns, name=owner.name), *tables[1:]]
@@ -299,7 +327,7 @@ def test_predictions_are_probabilities_and_need_no_labels(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_steps_are_declared(case: Case) -> None:
     """What travels to or from a party belongs to a step that it serves; between owners it belongs to one of theirs."""
-    run = train(case, "loop")
+    run = kept(case, "loop").run
     parties = {table.name for table in tables_of(case) if table.columns is not None and table.labels is None}
     for line in run.ledger.rows:
         steps = case.method.steps() if parties & {line.sender, line.receiver} else case.method.owner_steps()

@@ -372,7 +372,7 @@ def test_nothing_is_left_behind_by_a_refused_run(tmp_path: Path) -> None:
 def test_torchs_threads_are_as_before_after_an_error() -> None:
     before = torch.get_num_threads()
     with pytest.raises(TrainingError):
-        train(method=cn.FDML(lr=1e30), rounds=50)
+        train(method=cn.FDML(lr=1e30), rounds=50, threads=before + 1)
     assert torch.get_num_threads() == before
 
 
