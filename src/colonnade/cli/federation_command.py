@@ -18,6 +18,7 @@ from colonnade.cli.train_command import tell
 from colonnade.core.options import path_part
 from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exit_codes import exit_of
+from colonnade.federation.extended_job import job_terms
 from colonnade.federation.job_folder import only_process_in
 from colonnade.federation.log_lines import log_to
 from colonnade.federation.owner_description import OwnerDescription
@@ -27,7 +28,6 @@ from colonnade.federation.prediction import Prediction
 from colonnade.federation.prometheus import Metrics, MetricsServer
 from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.federation.side_sections import OwnerFile
-from colonnade.federation.terms import terms_of
 from colonnade.report import RunView
 from colonnade.report.local_server import in_background
 from colonnade.run.training import Run
@@ -60,7 +60,7 @@ def owner(
         quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
         job_file = read_owner_file(job)
         if show_terms:
-            print_json(terms_of(job_file))
+            print_json(job_terms(job_file))
             return
         place = folder or Path(job_file.job.train.folder or f"runs/{path_part(job_file.job.name)}")
         if predict or to:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ManifestError, MessageError
+from colonnade.federation.extended_job import EarlierRun
 from colonnade.federation.job_folder import ENDED, JobFolder
 from colonnade.federation.party_counts import Runs
 from colonnade.federation.terms import digest, first_difference, job_id
@@ -50,6 +51,22 @@ class JobFolders:
             )
         return JobFolder(place), number
 
+    def extended(self, terms: Mapping[str, Any]) -> EarlierRun | None:
+        """The finished run that these terms go on from, if this party stays as that run left it."""
+        section = terms.get("extends")
+        if section is None or self.name not in section["stays"]:
+            return None
+        for place in self.folder.glob(f"*-{section['of'][:8]}"):
+            known, number = JobFolder(place).terms(), Runs(self.folder).number(section["of"][:32], _run_in(section))
+            if known is not None and number is not None and digest(known).hex() == section["of"]:
+                earlier = EarlierRun(JobFolder(place), number, self.name)
+                earlier.check_terms(terms)
+                return earlier
+        raise ManifestError(
+            f"'{self.name}' took no part in the job that the terms extend, or in another folder; the owner can name it "
+            "in anew of [extend], and it learns once more."
+        )
+
     def known(self, job: bytes) -> JobFolder:
         """The folder of a job that this party has signed."""
         short = job.hex()[:8]
@@ -62,6 +79,10 @@ class JobFolders:
     def _training(self, name: str, job: str) -> Path:
         """The folder of a training. The owner chose the job's name, so the name must not lead to another folder."""
         return self.folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:60]}-{job[:8]}"
+
+
+def _run_in(section: Mapping[str, Any]) -> bytes:
+    return bytes.fromhex(section["run"])
 
 
 def _digest_in(terms: Mapping[str, Any]) -> str:

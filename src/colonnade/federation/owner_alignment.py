@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.errors import TableError
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_terms, align_terms_of, is_left_join
 from colonnade.federation.owner_handshake import OwnerHandshake
@@ -40,13 +41,21 @@ class AlignedRows:
     def facts(self, sheet: Sheet) -> dict[str, Any]:
         """What is kept beside the rows."""
         known = {party: base64.b64encode(np.packbits(mask).tobytes()).decode() for party, mask in self.known.items()}
-        return {"files": sheet.digest, "ledger": self.ledger.to_json(), "proofs": self.proofs, "known": known}
+        about = {"files": sheet.digest, "labels": list(sheet.labels)}
+        return {**about, "ledger": self.ledger.to_json(), "proofs": self.proofs, "known": known}
 
 
 def align_rows(
-    handshake: OwnerHandshake, sheet: Sheet, folder: JobFolder, on_progress: Progress | None = None
+    handshake: OwnerHandshake,
+    sheet: Sheet,
+    folder: JobFolder,
+    on_progress: Progress | None = None,
+    due: np.ndarray | None = None,
 ) -> AlignedRows:
-    """Show everybody all signatures, and find the common rows; rows that all sides kept are not aligned again."""
+    """Show everybody all signatures, and find the common rows; rows that all sides kept are not aligned again.
+
+    ``due`` are the rows that must come of it, in their order: those of the job that this one goes on from.
+    """
     kept, proofs = folder.rows(sheet.digest), handshake.tell_signed()
     if kept is not None and proofs == kept[1].get("proofs"):
         return _as_kept(*kept)
@@ -54,8 +63,14 @@ def align_rows(
     if is_left_join(handshake.terms):
         aligned = _left_joined(handshake, sheet, folder.secret, on_progress)
     else:
-        peer, ledger = _aligned(handshake, sheet, align_terms(handshake.terms), on_progress)
-        aligned = AlignedRows(peer.rows, dict.fromkeys(proofs, peer.proof), ledger)
+        brought = np.arange(sheet.rows) if due is None else due  # no others, or who leaves would bring more rows in
+        peer, ledger = _aligned(handshake, sheet.ids_at(brought), align_terms(handshake.terms), on_progress)
+        aligned = AlignedRows(brought[peer.rows], dict.fromkeys(proofs, peer.proof), ledger)
+    if due is not None and not np.array_equal(aligned.rows, due):
+        raise TableError(
+            f"{len(aligned.rows)} rows are common now and {len(due)} were in the job that is extended; a job is "
+            "extended with the same rows: ask a new party for all of them, or train anew with join = 'left' in [align]."
+        )
     folder.keep_rows(aligned.rows, aligned.facts(sheet))
     return aligned
 
@@ -74,7 +89,7 @@ def _left_joined(handshake: OwnerHandshake, sheet: Sheet, secret: bytes, on_prog
     proofs, known, ledger, places = dict[str, str](), dict[str, np.ndarray](), Ledger(), places_of(order)
     for link in handshake.links:
         terms = align_terms_of(handshake.terms, link.name)
-        peer, sent = _aligned(handshake, sheet, terms, on_progress, places)
+        peer, sent = _aligned(handshake, sheet.ids, terms, on_progress, places)
         known[link.name] = np.isin(order, peer.rows)
         proofs[link.name] = peer.proof
         ledger.add(sent)
@@ -83,7 +98,7 @@ def _left_joined(handshake: OwnerHandshake, sheet: Sheet, secret: bytes, on_prog
 
 def _aligned(
     handshake: OwnerHandshake,
-    sheet: Sheet,
+    ids: np.ndarray,
     terms: AlignTerms,
     on_progress: Progress | None,
     places: np.ndarray | None = None,
@@ -92,7 +107,7 @@ def _aligned(
     owner = handshake.name
     keys = {OWNER if name == owner else name: key for name, key in handshake.keys.items()}
     known = {name: keys[name] for name in terms.names}
-    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(sheet.ids, owner), handshake.identity, known))
+    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(ids, owner), handshake.identity, known))
     half = OwnerHalf(Ends())
     setup = RemoteSetup(connect=lambda _: handshake.transport, schema=Schema.unchecked(), job=handshake.job)
     parties = remote_parties([group.name, *terms.names[1:]], [group], half, setup, handshake.transport)

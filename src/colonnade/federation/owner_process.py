@@ -14,6 +14,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core.table import Table
 from colonnade.federation.absence_notice import AbsenceNotice
+from colonnade.federation.extended_job import ExtendedJob
 from colonnade.federation.job_parts import parts_at_owner, prepared, sheet_of
 from colonnade.federation.network_sizes import check_networks
 from colonnade.federation.owner_handshake import CommonRows
@@ -46,9 +47,14 @@ class OwnerProcess:
         sheet = sheet_of(job_file.own, job_file.beside, job_file.align.normalise)
         if job_file.prepare.by_date is not None:
             job_file.prepare.by_date.check(sheet)
-        job = OwnerJob(terms_of(job_file), sheet, folder, run_folder=folder)
+        self.extended = ExtendedJob.of(job_file)
+        terms = terms_of(job_file) if self.extended is None else self.extended.terms_of(job_file)
+        rows = None if self.extended is None else self.extended.rows(sheet)
+        job = OwnerJob(terms, sheet, folder, run_folder=folder, rows=rows)
         self.session = OwnerSession(job_file, job, metrics, listener)
         self.terms = job.terms
+        if self.extended is not None:
+            self.extended.hand_on(folder)
 
     def gather(self, on_progress: Progress | None = None) -> None:
         """From the first hello to everybody's common rows."""
@@ -128,6 +134,8 @@ class OwnerProcess:
             run.load(self.folder)
         else:
             run.ledger.add(session.aligned.ledger)
+            if self.extended is not None:
+                run.owner.replies.update(self.extended.replies_of(self.terms))
         return run
 
     def _networks(self, own: Table) -> Any:

@@ -53,6 +53,8 @@ class OwnerJob:
     """The job's own folder."""
     run_folder: Path
     """The folder of the run that is trained, or that was trained and predicts."""
+    rows: np.ndarray | None = None
+    """The owner's rows that must be common, in their order, if the job goes on from another."""
 
 
 class OwnerSession:
@@ -64,6 +66,7 @@ class OwnerSession:
         """``connections`` is what parties connect to; by default a port of this machine."""
         self.job_file, self.name, self.parties = job_file, job_file.own.name, list(job_file.others)
         self.terms, self.sheet, self.identity = job.terms, job.sheet, job_file.keys.identity
+        self._due = job.rows
         _check_maximum(job.sheet, self.name, job_file.align.maximum)
         self.folder = JobFolder(job.folder)
         self.folder.take_terms(job.terms)
@@ -114,7 +117,7 @@ class OwnerSession:
             link.agreed_as = None
         self.handshake.sign_terms()
         self.status.state("aligning")
-        self.aligned = align_rows(self.handshake, self.sheet, self.folder, on_progress)
+        self.aligned = align_rows(self.handshake, self.sheet, self.folder, on_progress, self._due)
         for link in self.handshake.links:
             link.agreed_as = link.incarnation
 

@@ -127,7 +127,7 @@ class PartyHandshake:
 
     def _take_run(self, terms: dict[str, Any], run: bytes) -> None:
         """Count the run before anything is signed, and open the job's folder."""
-        place, trained, most = self._folders.of(terms), None, self.party_file.allow.runs
+        place, trained, earlier, most = self._folders.of(terms), None, None, self.party_file.allow.runs
         if "describe" in terms:
             number = self._count_description(terms, run)
         elif "predict" in terms:
@@ -138,9 +138,12 @@ class PartyHandshake:
             trained, number = self._folders.trained(terms, run)
             Runs(self.folder).allow(terms, run, most, self.name)
         else:
+            earlier = self._folders.extended(terms)
             number = Runs(self.folder).allow(terms, run, most, self.name)
         job = self.job or self._open(terms, JobFolder(place), trained)
-        self.job = replace(job, run=number)
+        if earlier is not None:
+            earlier.hand_on(job.folder)
+        self.job = replace(job, run=number, earlier=earlier)
 
     def _count_description(self, terms: dict[str, Any], run: bytes) -> int:
         """Descriptions have a count of their own: many runs of a training are not to mean many descriptions."""
@@ -190,6 +193,8 @@ class PartyHandshake:
         if kept is None or kept[1]["proof"] != facts.get("proof"):
             raise ManifestError(f"'{self.name}' has not aligned these rows; align again.")
         job.sheet.check_unchanged()
+        if job.earlier is not None:
+            job.earlier.check_rows(kept[0], job.sheet.digest)
         open_rows.open(kept[0], job.run, self.name)  # the shape already tells of these rows
         self._rows, self.plan = kept[0], {}  # a plan that was checked was checked with other rows
         return self._prepared(job, kept[0], facts)
@@ -235,6 +240,8 @@ class PartyHandshake:
         elif first_difference(self.plan, plan):
             check_plan(plan, job.terms, self.name, own, allow)
             check_split(plan, self._told, job.run_folder.signed_plan, self.name)
+            if job.earlier is not None:
+                job.earlier.check_plan(plan, own.preparation)
         self.plan = plan
         return {"signature": sign(self.identity, "plan", plan).hex()}
 

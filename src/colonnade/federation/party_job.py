@@ -18,6 +18,7 @@ from colonnade.federation.alignment_server import AlignmentServer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.description_rules import rules_in
 from colonnade.federation.description_server import DescriptionServer
+from colonnade.federation.extended_job import EarlierRun
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_terms_of, party_spec, stand_in
 from colonnade.federation.party_counts import question_of_a_description, question_of_a_run
@@ -25,7 +26,7 @@ from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import RequestServer
-from colonnade.runtime.remote.scope import PREDICTION, TRAINING
+from colonnade.runtime.remote.scope import EVALUATION, PREDICTION, TRAINING
 from colonnade.seal.sum_book import SumRules
 from colonnade.store.budget_file import load_budgets, save_budgets
 from colonnade.store.preparation_files import write_preparations
@@ -52,6 +53,8 @@ class PartyJob:
     audit: AuditLog
     run: int
     """Which run of the training it is, from 1."""
+    earlier: EarlierRun | None = None
+    """Of a job that extends another, if this party stays as that one left it: the run that it learnt in."""
 
     @property
     def name(self) -> str:
@@ -104,10 +107,13 @@ class PartyJob:
         write_preparations(own.folder, {self.name: tables[0].preparation})
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
-        spec = replace(spec, session=session, secret=secret, scope=TRAINING, sums=sums)
+        scope = TRAINING if self.earlier is None else EVALUATION
+        spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums)
         if spec.method.most_rounds == 1:
             spec = replace(spec, only_question=question_of_a_run(own.folder, self.name))
         party = PartyServer(spec, StateFolder(own.folder / "states"))
+        if self.earlier is not None:
+            party.take_over(self.earlier.state())
         party.take_up()
         log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))
         return party

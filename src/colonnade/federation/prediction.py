@@ -20,6 +20,7 @@ import torch
 from colonnade.disk.small_files import read_json
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
+from colonnade.federation.extended_job import job_terms
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import new_sheet, preparation_in
 from colonnade.federation.owner_handshake import CommonRows
@@ -28,7 +29,7 @@ from colonnade.federation.owner_transport import Connections
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.score_file import ScoreFile
 from colonnade.federation.side_sections import OwnerFile
-from colonnade.federation.terms import digest, learns, terms_of
+from colonnade.federation.terms import digest, learns
 from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.schema import Schema
@@ -41,7 +42,7 @@ _NUMBER = re.compile(r"[0-9a-f]{16}")
 
 def prediction_terms(job_file: OwnerFile, number: str) -> dict[str, Any]:
     """The terms of a prediction by the model that the job of this file trained."""
-    trained = terms_of(job_file)
+    trained = job_terms(job_file)
     terms = {**trained, "predict": {"of": digest(trained).hex(), "number": number}}
     return {**terms, "learns": learns(terms)}
 

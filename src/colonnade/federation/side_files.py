@@ -6,6 +6,7 @@ JOB.toml is a job as ``colonnade train`` reads it, but with one party's files: i
     [[party]]     name, files, id, label, ...                 the owner's own rows
     [[party]]     name, key                                   each of the others, by its public identity key
     [align] [prepare] [train] [method] [model] [optimizer] [[seal]] [describe]
+    [extend]      folder, anew                                a finished job of one round to go on from
 
 PARTY.toml::
 
@@ -22,6 +23,7 @@ PARTY.toml::
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from colonnade.federation.side_sections import (
     LABELS,
     AllowDescribeSection,
     AllowSection,
+    ExtendSection,
     FederationSection,
     Keys,
     KeysSection,
@@ -53,7 +56,19 @@ from colonnade.models import KINDS
 from colonnade.seal import SEALS
 from colonnade.tables.align.align_terms import JOINS, MODES
 
-_JOB = ("federation", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "describe")
+_JOB = (
+    "federation",
+    "party",
+    "align",
+    "prepare",
+    "train",
+    "method",
+    "model",
+    "optimizer",
+    "seal",
+    "describe",
+    "extend",
+)
 _PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
 
 
@@ -73,7 +88,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     check_choices(align, prepare)
     job = job_from(sections, DataSection(load=own.name), Path(path).stem)
     _check_join(align, job.method)
-    keys = _keys(how, beside, tls=tls)
+    keys, extend = _keys(how, beside, tls=tls), _extended(sections, others)
     if tls:
         check_serves(keys.credentials.cert)
     return OwnerFile(
@@ -85,6 +100,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
         federation=how,
         keys=keys,
         beside=beside,
+        extend=extend,
     )
 
 
@@ -156,6 +172,18 @@ def _described(sections: dict[str, Any]) -> AllowDescribeSection | None:
         PartyRules(minimum=how.minimum, names=how.names, epsilon=how.epsilon, delta=how.delta)
     except ConfigError as error:
         raise ConfigError(f"[describe]: {error}") from None
+    return how
+
+
+def _extended(sections: dict[str, Any], others: Mapping[str, bytes]) -> ExtendSection | None:
+    """The finished job to go on from, if the file names one."""
+    if "extend" not in sections:
+        return None
+    check_is_section(sections, "extend")
+    how: ExtendSection = section(ExtendSection, "extend", sections["extend"])
+    for name in how.anew:
+        if name not in others:
+            raise unknown("party in anew of [extend]", name, others)
     return how
 
 

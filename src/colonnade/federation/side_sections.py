@@ -42,6 +42,16 @@ class FederationSection(KeysSection):
 
 
 @dataclass(frozen=True)
+class ExtendSection:
+    """A finished job of one round that this one goes on from."""
+
+    folder: str
+    """The owner's run folder of that job."""
+    anew: list[str] = field(default_factory=list)
+    """Parties of that job that are to learn once more."""
+
+
+@dataclass(frozen=True)
 class OwnerSection:
     """Whom the party dials."""
 
@@ -150,6 +160,8 @@ class OwnerFile:
     federation: FederationSection
     keys: Keys
     beside: Path
+    extend: ExtendSection | None = None
+    """Which finished job it goes on from; None if everybody begins."""
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ _ABOUT_LABELS = {
 }
 
 
-def terms_of(job_file: OwnerFile) -> dict[str, Any]:
-    """The terms that a job file makes."""
+def terms_of(job_file: OwnerFile, extends: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The terms that a job file makes; ``extends`` names the job that it goes on from, see ``extended_job``."""
     job = job_file.job
     given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
     terms = {
@@ -56,6 +56,7 @@ def terms_of(job_file: OwnerFile) -> dict[str, Any]:
         "align": asdict(job_file.align),
         "prepare": asdict(job_file.prepare),
         "limits": {"message": LIMIT, "deadline": job_file.federation.deadline},
+        **({} if extends is None else {"extends": dict(extends)}),
     }
     return _whole(terms)
 
@@ -156,7 +157,18 @@ def learns(terms: Mapping[str, Any]) -> list[str]:
         rows = "the training rows, once" if once else "each round's rows"
         lines.append(f"Every party learns {owner_sends} of {rows}.")
     lines.append(_ABOUT_LABELS[labels_under(method, kinds)])
-    return [*lines, *noise, _RESTS_ON]
+    return [*lines, *_stay(terms), *noise, _RESTS_ON]
+
+
+def _stay(terms: Mapping[str, Any]) -> list[str]:
+    """Of a job that goes on from another: whom the sentences about training rows are not about."""
+    stays = terms.get("extends", {}).get("stays", [])
+    if not stays:
+        return []
+    return [
+        f"{', '.join(map(repr, stays))} stay as an earlier job left them: they learn nothing of training rows here and "
+        "send nothing of them, only what they send of rows that are evaluated."
+    ]
 
 
 def _description_learns(terms: Mapping[str, Any]) -> list[str]:

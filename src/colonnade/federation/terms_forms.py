@@ -306,7 +306,10 @@ def _terms() -> Form:
             "seals": _listed(_named("kind", SEALS), len(SEALS)),
             "labels": _one_of(*LABELS),
         },
-        {"predict": _record({"of": _hex(64), "number": _text(100)})},
+        {
+            "predict": _record({"of": _hex(64), "number": _text(100)}),
+            "extends": _record({"of": _hex(64), "run": _hex(32), "stays": _listed(_name, MOST_SIDES)}),
+        },
     )
 
 

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from colonnade.errors import ConfigError, FolderError
+from colonnade.federation.extended_job import job_terms
 from colonnade.federation.side_sections import OwnerFile
-from colonnade.federation.terms import digest, terms_of
+from colonnade.federation.terms import digest
 
 
 def check_installed() -> None:
@@ -36,7 +37,7 @@ def export(job_file: OwnerFile, folder: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     job = FedJob(name=name, min_clients=len(sites), mandatory_clients=sites)
     job.set_app_packages(["colonnade"])  # installed at every side, and not sent along
-    job.to_server(Owner(job_name=name, job_terms=digest(terms_of(job_file)).hex()), id="owner")
+    job.to_server(Owner(job_name=name, job_terms=digest(job_terms(job_file)).hex()), id="owner")
     for site in sites:
         job.to(Site(), site, tasks=["*"])
     job.export_job(str(folder))

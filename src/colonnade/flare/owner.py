@@ -10,10 +10,11 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.errors import ColonnadeError, ConfigError, ManifestError
+from colonnade.federation.extended_job import job_terms
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.federation.side_files import read_owner_file
 from colonnade.federation.side_sections import OwnerFile
-from colonnade.federation.terms import digest, terms_of
+from colonnade.federation.terms import digest
 from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.flare.outcome import Outcome, copy_results, stopped_by
 from colonnade.flare.owner_connections import FlareListener
@@ -84,7 +85,7 @@ def job_file_of(local: Path, name: str, terms: str) -> OwnerFile:
     if not place.is_file():
         raise ConfigError(f"the FLARE server has no {place}; put the job file there, or a link to it.")
     job_file = read_owner_file(place.resolve(), tls=False)
-    if digest(terms_of(job_file)).hex() != terms:
+    if digest(job_terms(job_file)).hex() != terms:
         raise ManifestError(f"{place} is not the job that was submitted; submit it again from this very file.")
     return job_file
 

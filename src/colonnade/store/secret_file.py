@@ -21,7 +21,7 @@ def secret_in(folder: Path) -> bytes:
     place = folder / "secret.key"
     try:
         if not place.exists():
-            _draw(place)
+            _write(place, fresh_secret())
         raw = read_small(place, 1024)
     except OSError as error:
         raise FolderError(f"{place} cannot be written or read: {error.strerror}; free some space.") from None
@@ -30,9 +30,19 @@ def secret_in(folder: Path) -> bytes:
     return raw
 
 
-def _draw(place: Path) -> None:
+def hand_on_secret(folder: Path, secret: bytes) -> None:
+    """Keep another folder's secret in this one, unless it has one: what follows from it is to be the same here."""
+    place = folder / "secret.key"
+    try:
+        if not place.exists():
+            _write(place, secret)
+    except OSError as error:
+        raise FolderError(f"{place} cannot be written: {error.strerror}; free some space.") from None
+
+
+def _write(place: Path, secret: bytes) -> None:
     draft = place.with_suffix(".new")
     draft.unlink(missing_ok=True)
     with open_private(draft, "xb") as file:
-        write_synced(file, fresh_secret())
+        write_synced(file, secret)
     draft.rename(place)

@@ -334,7 +334,10 @@ class PartyServer(RequestServer):
         self._go_back(numbers[0])
 
     def _go_back(self, number: int) -> None:
-        state = self.keeping.get(number)
+        self.take_over(self.keeping.get(number))
+
+    def take_over(self, state: Packed) -> None:
+        """Be as this state says, which this party kept in this run or in an earlier one."""
         self.group.load({self.spec.member: state})
         self.half.end.load(under(state, "seal"))
         self.history.load(state)

@@ -64,4 +64,8 @@ ANYTHING = Scope("a run")
 TRAINING = Scope(
     "a training", purposes={"train": ("train",), "evaluate": ("train", "test"), "explain": ("train", "test")}
 )
+EVALUATION = Scope(
+    "a job that leaves it as it is", purposes={"evaluate": ("train", "test"), "explain": ("train", "test")}
+)
+"""A training in which this party's part of the model is not changed."""
 PREDICTION = Scope("a prediction", keeps=False, purposes={"predict": ("predict",)})
