@@ -1,0 +1,1 @@
+"""What messages give away, measured: attacks with their controls, and a verdict for every secret."""

@@ -1,0 +1,73 @@
+"""What one adversary has: the messages it received, what it knew anyway, and the secret by which guesses are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class Stream(NamedTuple):
+    """All values of one field that one side received from another in one step, about the rows of the sample."""
+
+    sender: str
+    receiver: str
+    step: str
+    field: str
+    rounds: Array
+    """The rounds of the first axis of ``values``, increasing, int64 [r]."""
+    values: Array
+    """float32 [r, n, width]; NaN where a row had no part in the round."""
+
+    @property
+    def name(self) -> str:
+        """For example ``backward/slope to lab``."""
+        return f"{self.step}/{self.field} from {self.sender} to {self.receiver}"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network whose weights the adversary has, as a function of the rows of the sample [n, ...] to [n, width]."""
+
+    trained: Callable[[Array], Array]
+    untrained: Callable[[Array], Array]
+    """The same network with fresh weights: the control of attacks that use the trained one."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """One adversary and one secret. Rows are those of the sample: n of them, in one order throughout."""
+
+    adversary: str
+    """The side that received the messages."""
+    of: str
+    """Whose secret it is."""
+    secret: str
+    """"labels" or "columns"."""
+    truth: Array
+    """Labels int64 [n] (several labels or values: float [n, k]), or columns float32 [n, columns]."""
+    classes: int = 0
+    """How many classes the labels have; 0 for values, and for columns."""
+    streams: tuple[Stream, ...] = ()
+    own: Array | None = None
+    """The adversary's own columns [n, d], which it has without any message."""
+    labels: Array | None = None
+    """The labels, where the adversary is the owner and the secret is a party's columns."""
+    network: Network | None = None
+    """The adversary's own part of the model on its own columns, if it has one."""
+    categories: Mapping[int, int] = field(default_factory=dict)
+    """Columns of ``truth`` that are categorical (or two-valued), with the number of their values."""
+    chosen_on: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows on which an attack may choose its window, direction and settings: another set than ``scored``."""
+    known: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows whose secret the adversary may be given; attacks take as many of the first of them as they declare."""
+    scored: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Rows on which guesses are judged."""
+
+    def without_messages(self) -> Material:
+        """The same adversary with everything but the messages."""
+        return replace(self, streams=())
