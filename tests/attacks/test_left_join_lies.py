@@ -137,8 +137,8 @@ def test_false_places_are_refused(sides: Sides, spoil: Any, words: str, monkeypa
 
 
 def test_places_are_refused_where_an_inner_join_was_signed(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    def told(host: Any, sheet: Any, terms: Any, on_progress: Any, places: Any = None) -> Any:
-        return real(host, sheet, terms, on_progress, np.arange(len(sheet.ids)))
+    def told(host: Any, ids: Any, terms: Any, on_progress: Any, places: Any = None) -> Any:
+        return real(host, ids, terms, on_progress, np.arange(len(ids)))
 
     real = owner_alignment._aligned
     monkeypatch.setattr(owner_alignment, "_aligned", told)
