@@ -11,6 +11,19 @@ import numpy as np
 Array = np.ndarray
 
 
+class SharedValue(NamedTuple):
+    """A value that belongs to no row, such as a head, as one side received it from another."""
+
+    sender: str
+    receiver: str
+    step: str
+    field: str
+    rounds: Array
+    """The rounds of the first axis of ``values``, increasing, int64 [r]."""
+    values: Array
+    """float32 [r, ...]."""
+
+
 class Stream(NamedTuple):
     """All values of one field that one side received from another in one step, about the rows of the sample."""
 
@@ -47,16 +60,25 @@ class Material:
     of: str
     """Whose secret it is."""
     secret: str
-    """"labels" or "columns"."""
+    """"labels", "columns" or "membership"."""
     truth: Array
-    """Labels int64 [n] (several labels or values: float [n, k]), or columns float32 [n, columns]."""
+    """Labels int64 [n] (several labels or values: float [n, k]), or columns float32 [n, columns].
+
+    Of "membership": 1 for rows that the model was trained on and 0 for others, int64 [n], with two ``classes``.
+    """
     classes: int = 0
     """How many classes the labels have; 0 for values, and for columns."""
     streams: tuple[Stream, ...] = ()
+    sent: tuple[Stream, ...] = ()
+    """What the adversary itself sent, about the same rows; it may compare answers with that."""
+    shared: tuple[SharedValue, ...] = ()
+    """What the adversary received that belongs to no row."""
     own: Array | None = None
     """The adversary's own columns [n, d], which it has without any message."""
     labels: Array | None = None
-    """The labels, where the adversary is the owner and the secret is a party's columns."""
+    """The labels, where the adversary is the owner and the secret is a party's columns, or of "membership"."""
+    reference: Array | None = None
+    """Of "membership": what a model that was trained on none of these rows says about them [n, outputs]."""
     network: Network | None = None
     """The adversary's own part of the model on its own columns, if it has one."""
     categories: Mapping[int, int] = field(default_factory=dict)
@@ -70,4 +92,4 @@ class Material:
 
     def without_messages(self) -> Material:
         """The same adversary with everything but the messages."""
-        return replace(self, streams=())
+        return replace(self, streams=(), sent=(), shared=())
