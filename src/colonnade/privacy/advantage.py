@@ -33,7 +33,7 @@ from colonnade.privacy.material import Array, Material
 
 RESAMPLES = 600
 LEVEL = 0.95
-_LEAST_OPEN = 0.02
+_LEAST_OPEN = 0.005
 """A control that leaves less open than this leaves no room for an attack to show anything."""
 
 

@@ -13,9 +13,8 @@ from colonnade.core.options import number, seed_of
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
 from colonnade.errors import ConfigError, unknown
-from colonnade.privacy import attack as attack_registry
 from colonnade.privacy.advantage import Advantage, Judge, judge_of, measure_advantage
-from colonnade.privacy.attack import Attack
+from colonnade.privacy.attack import Attack, attacks as known_attacks
 from colonnade.privacy.audit_result import Audit
 from colonnade.privacy.audited_run import declared_level, evidence_of, facts_of_audit
 from colonnade.privacy.cases import Case, Evidence, cases_of, column_names, is_silent, material_of
@@ -45,6 +44,7 @@ class Guessed:
     control: Array | None = None
     passed: bool = False
     why: str = ""
+    unfit: bool = False
     seconds: float = 0.0
     column: Sequence[str] = ()
     """The names of the columns, if those are the secret."""
@@ -52,7 +52,7 @@ class Guessed:
 
 def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
     """The attacks of these names, or all; the cheap ones first."""
-    known = attack_registry.attacks()
+    known = known_attacks()
     for name in names or ():
         if name not in known:
             raise unknown("attack", name, known)
@@ -66,9 +66,10 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
     pairs = [(case, one) for case in cases for one in attacks if one.secret == case.secret]
     second = None if evidence.run is None or len(evidence.owners) > 1 else SecondTraining(evidence, clock)
     done = 0
-    for trains in (False, True):
+    cheap = [one for one in attacks if not one.trains]
+    for stage in [cheap, *([one] for one in attacks if one.trains)]:
         for case in cases:
-            todo = [one for other, one in pairs if other == case and one.trains is trains]
+            todo = [one for one in stage if one.secret == case.secret]
             if not todo:
                 continue
             material = replace(material_of(case, evidence), second=None if second is None else second.of(case))
@@ -81,19 +82,20 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
 
 def attempt(case: Case, one: Attack, material: Material, clock: Clock, seed: int) -> Guessed:
     """One attack on one secret: its guess, its control, and whether it finds what was planted."""
-    why = one.unfit(material) or clock.why_not(one.name)
+    unfit = one.unfit(material)
+    why = unfit or clock.why_not(one.name)
     if why:
-        return Guessed(case, one, why=why)
+        return Guessed(case, one, why=why, unfit=bool(unfit))
     began, material = time.process_time(), one.judged(material)
 
     def rng(what: str) -> np.random.Generator:
         return np.random.default_rng(derive_seed(seed, *case, one.name, what))
 
     judge = judge_of(material)
-    guess, control = one.guess(material, rng("guess")), one.control(material, rng("guess"))
+    guess, control = one.guess(material, rng("guess")), one.control(material, rng("control"))
     passed = finds_planted(one, material, rng("planted"))
     clock.costs[one.name] = seconds = time.process_time() - began
-    return Guessed(case, one, judge, guess, control, passed, "", seconds)
+    return Guessed(case, one, judge, guess, control, passed, seconds=seconds)
 
 
 def finds_planted(one: Attack, material: Material, rng: np.random.Generator) -> bool:
@@ -115,7 +117,7 @@ def attempts_of(found: Sequence[Guessed], seed: int) -> dict[Case, tuple[Attempt
 
 def _attempt_of(one: Guessed, family: int, seed: int) -> Attempt:
     if one.judge is None or one.guess is None or one.control is None:
-        return Attempt(one.attack.name, why=one.why)
+        return Attempt(one.attack.name, why=one.why, unfit=one.unfit)
     rng = np.random.default_rng(derive_seed(seed, *one.case, one.attack.name, "bootstrap"))
     found = measure_advantage(one.judge, one.guess, one.control, rng, family)
     column = _name_of(one.column, found.best_column)
@@ -124,7 +126,7 @@ def _attempt_of(one: Guessed, family: int, seed: int) -> Attempt:
         advantage=found,
         control_passed=one.passed,
         why=_why_undecided(one.passed, found),
-        story=story(*one.case, one.attack, found, column),
+        story=story(one.case, one.attack, found, column),
         seconds=one.seconds,
     )
 

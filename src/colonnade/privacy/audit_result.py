@@ -67,7 +67,7 @@ class Audit:
             f"audit of {facts.get('method')} on {facts.get('data')}: {facts.get('rows', 0):,} sampled rows, "
             f"{facts.get('seconds', 0):.0f} of {facts.get('budget', 0):g} CPU seconds"
         )
-        notes = [f"Not tested, or decides nothing: {said}; for {count} secrets." for said, count in self.untried.items()]
+        notes = [f"Of {count} secrets not tested, or not decided: {said}." for said, count in self.untried.items()]
         told = [textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*facts.get("left_out", []), *notes]]
         return "\n".join([title, textwrap.fill(self.head, _WIDE), "", *map(_lines, self.verdicts), *told])
 

@@ -83,6 +83,8 @@ class Material:
     """The adversary's own part of the model on its own columns, if it has one."""
     categories: Mapping[int, int] = field(default_factory=dict)
     """Columns of ``truth`` that are categorical (or two-valued), with the number of their values."""
+    second: SecondRun | None = None
+    """A run of the same kind on other rows, from which an attack may learn."""
     chosen_on: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Rows on which an attack may choose its window, direction and settings: another set than ``scored``."""
     known: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -93,3 +95,20 @@ class Material:
     def without_messages(self) -> Material:
         """The same adversary with everything but the messages."""
         return replace(self, streams=(), sent=(), shared=())
+
+
+@dataclass(frozen=True)
+class SecondRun:
+    """A second run of the same method and seals, by whoever has the columns and labels of other rows.
+
+    It is trained when ``material`` is first called, and not again.
+    """
+
+    half: Array
+    """Which rows of the sample the second run is trained on, bool [n]."""
+    why_not: Callable[[], str]
+    """Why it cannot be trained in what is left of the budget; empty if it can."""
+    material: Callable[[], Material]
+    """What the same adversary has there; the truth of all its rows is known."""
+    twins: Callable[[], Array]
+    """The rows that both samples have: their places in the one and in the other, int64 [k, 2]."""

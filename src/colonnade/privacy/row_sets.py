@@ -11,7 +11,7 @@ from colonnade.errors import TableError
 from colonnade.privacy.material import Array
 
 KNOWN_ROWS = 200
-"""Rows whose columns a decoder is told, if there are five halves as many."""
+"""Rows whose columns a decoder is told, but at most half of the rows."""
 KNOWN_LABELS = 10
 """Rows a class whose labels are told."""
 LEAST_ROWS = 100
@@ -47,7 +47,7 @@ def row_sets(usable: Array, labels: Array | None, seed: int) -> RowSets:
             f"{len(order)} rows of the sample have a part in the messages; an audit needs at least {LEAST_ROWS}, so "
             "record more rows or train on more."
         )
-    few = order[: min(KNOWN_ROWS, 2 * len(order) // 5)] if labels is None else _balanced(order, labels)
+    few = order[: min(KNOWN_ROWS, len(order) // 2)] if labels is None else _balanced(order, labels)
     rest = order[~np.isin(order, few)]
     tenth = min(len(rest) // 4, max(20, 3 * len(order) // 20))
     return RowSets(rest[:tenth], few, _checked(rest[tenth:], labels))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class SecondTraining:
         self.evidence, self.clock = evidence, clock
         self.rows = half_of(evidence)
         self.trained = cache(self._trained)
-        self.material = cache(self._material)
+        self.material = lru_cache(maxsize=1)(self._material)  # of the case at hand; they are large
 
     def of(self, case: Case) -> SecondRun:
         """The second run for one case."""

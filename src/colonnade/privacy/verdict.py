@@ -42,6 +42,8 @@ class Attempt:
     """Whether the attack found the secret where it was planted."""
     why: str = ""
     """Why it was not tried, or decides nothing; empty if it was tried and decides."""
+    unfit: bool = False
+    """Whether it was not tried because it is about other messages or labels than these."""
     story: str = ""
     """The sentence with the figures."""
     seconds: float = 0.0
@@ -127,8 +129,8 @@ class Verdict:
 
     @property
     def untried(self) -> list[str]:
-        """The attacks that were not tried, or decide nothing, with the reason."""
-        return [f"{one.attack} ({one.why})" for one in self.attempts if one.why]
+        """The attacks that fit and were not tried, or decide nothing, with the reason."""
+        return [f"{one.attack} ({one.why})" for one in self.attempts if one.why and not one.unfit]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -170,10 +172,14 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def story(adversary: str, of: str, secret: str, attack: Any, found: Advantage, column: str = "") -> str:
+def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "") -> str:
     """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best."""
+    adversary, of, secret = case
     needs = _needs(attack.rows_known, secret)
-    result = f"{_done(found, whose(of, secret))}, {_amount(found, found.control)} if it {attack.without}"
+    what = whose(of, secret)
+    if secret == "columns" and found.metric != "R2":
+        what = f"one category among {what}"
+    result = f"{_done(found, what)}, {_amount(found, found.control)} if it {attack.without}"
     best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if column and found.value > 0 else ""
     return f"{_capital(who(adversary))} {attack.adversary}: it {result}{best}; it needs {needs}."
 

@@ -17,6 +17,7 @@ from colonnade.privacy.attacks import (
     membership,
     model_completion,
     passive_embedding,
+    shadow_run,
 )
 
 __all__ = [
@@ -31,4 +32,5 @@ __all__ = [
     "membership",
     "model_completion",
     "passive_embedding",
+    "shadow_run",
 ]
