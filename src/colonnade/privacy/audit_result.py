@@ -23,6 +23,15 @@ class Audit:
     verdicts: tuple[Verdict, ...]
     facts: dict[str, Any] = field(default_factory=dict)
     """Method, seals, rows, seed, budget: what was audited, and how."""
+    proofs: tuple[EpsilonProof, ...] = ()
+    """For seals with differential privacy: epsilon granted, and proved by canaries."""
+    written: str = ""
+    """Where it was kept."""
+
+    @property
+    def disproved(self) -> bool:
+        """Whether canaries prove more epsilon than a seal grants, which is a bug."""
+        return any(proof.violated for proof in self.proofs)
 
     @property
     def worst(self) -> str:

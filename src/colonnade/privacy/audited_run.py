@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from colonnade.core.disclosure import declared
+from colonnade.core.disclosure import UNDECLARED, declared
 from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, check_federation
 from colonnade.data import reload
-from colonnade.errors import ConfigError
+from colonnade.errors import CheckpointError, ConfigError
 from colonnade.privacy.cases import Case, Evidence
 from colonnade.privacy.replay import replayed
 from colonnade.run.training import Run
+from colonnade.store.view_files import has_view
+from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import View
-
-NOT_DECLARED = "not declared"
-
 
 def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence:
     """The view that a run recorded, or that its replay gives, with the tables that it is about."""
@@ -30,27 +29,39 @@ def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence
             "on, because guesses are judged by them."
         )
     check_federation(tables, several=True)
-    view = run.view if run.view is not None else replayed(run, tables)
-    check_view(view)
+    if is_recorded(run):
+        view = run.view
+        check_against_ledger(view, run.ledger)
+    else:
+        view = replayed(run, tables)
     return Evidence(view, tables, run, seed, tuple(run.ledger.owners))
 
 
-def check_view(view: View) -> None:
-    """Refuse a view in which no message has values."""
-    if not view.seen or not len(view.sample):
-        raise ConfigError(
-            "the view has no values of any message: nothing was recorded, or nothing travels; train with record=True, "
-            "or pass the tables so that the run can be replayed."
-        )
+def is_recorded(run: Run) -> bool:
+    """Whether the run has a view, in memory or in its folder."""
+    return run.model.witness is not None or (run.folder is not None and has_view(run.folder))
+
+
+def check_against_ledger(view: View, ledger: Ledger) -> None:
+    """Refuse a view that has messages which the run's ledger does not have."""
+    counted = {(line.purpose, line.step, line.sender, line.receiver): line.messages for line in ledger.rows}
+    for line, (messages, _) in view.counts.items():
+        if messages > counted.get(line, 0):
+            purpose, step, sender, receiver = line
+            raise CheckpointError(
+                f"the view has {messages} messages of step '{step}' from {sender} to {receiver} for {purpose}, and the "
+                f"run's ledger {counted.get(line, 0)}: it is of another run, or was changed; record the run again."
+            )
 
 
 def declared_level(evidence: Evidence, case: Case) -> str:
     """What the run's method declares of this secret with its options and seals, or "not declared"."""
     run = evidence.run
     if run is None:
-        return NOT_DECLARED
-    level = declared(run.method, case.secret, classes=_classes(run), seals=run.model.plan.seal)
-    return level or NOT_DECLARED
+        return UNDECLARED
+    kinds = [seal.kind for seal in run.model.plan.seal]
+    way = "up" if case.adversary == OWNER else "down"
+    return declared(run.method, case.secret, classes=_classes(run), seals=kinds, way=way)
 
 
 def _classes(run: Run) -> int:

@@ -30,10 +30,8 @@ from colonnade.privacy.own_network import own_network
 from colonnade.privacy.row_sets import row_sets
 from colonnade.privacy.streams import SUM, present, shared_of, streams_of
 from colonnade.run.training import Run
-from colonnade.wire.view import View
+from colonnade.wire.view import EVERYBODY, View
 
-ALL = "all"
-"""Whose view it is if everybody is in one process."""
 _EMBEDDINGS = ("h", "h_others")
 
 
@@ -71,7 +69,7 @@ class Evidence:
         """The names of the parties other than the owner's own part, as the view has them."""
         sides = {side for line in self.view.counts for side in line[2:]} | {seen.sender for seen in self.view.seen}
         known = [table.name for table in parties_of(self.tables)[int(self.owns_columns) :]] or sorted(sides)
-        return [name for name in known if name not in (*self.owners, SUM, ALL)]
+        return [name for name in known if name not in (*self.owners, SUM, EVERYBODY)]
 
     def table(self, name: str) -> Table | None:
         """A side's table, if it is here."""
@@ -87,11 +85,11 @@ class Evidence:
 def cases_of(evidence: Evidence) -> list[Case]:
     """All adversaries and secrets that whoever has this view can audit."""
     side, parties = evidence.view.side, evidence.parties
-    mine = side == ALL or side in evidence.owners
+    mine = side == EVERYBODY or side in evidence.owners
     found = [Case(party, OWNER, "labels") for party in parties] if mine else []
     if mine and evidence.owns_columns:
         found += [Case(party, OWNER, "columns") for party in parties if _gets_embeddings(evidence, party)]
-    found += [Case(OWNER, party, "columns") for party in parties if side in (ALL, party)]
+    found += [Case(OWNER, party, "columns") for party in parties if side in (EVERYBODY, party)]
     for case in found:
         if evidence.table(case.of) is None:
             raise ConfigError(
