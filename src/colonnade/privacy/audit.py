@@ -17,6 +17,7 @@ from colonnade.privacy.advantage import Advantage, Judge, judge_of, measure_adva
 from colonnade.privacy.attack import Attack, attacks as known_attacks
 from colonnade.privacy.audit_result import Audit
 from colonnade.privacy.audited_run import declared_level, evidence_of, facts_of_audit
+from colonnade.privacy.canaries import EpsilonProof, prove_epsilon
 from colonnade.privacy.cases import Case, Evidence, cases_of, column_names, is_silent, material_of
 from colonnade.privacy.clock import Clock
 from colonnade.privacy.material import Array, Material
@@ -27,6 +28,7 @@ from colonnade.runtime.setup import threads
 
 BUDGET = 60.0
 """CPU seconds."""
+CANARY_SECONDS = 4.0
 PASSED = 0.5
 """What an attack must gain over a guess by nobody where its secret was planted, or it decides nothing."""
 Progress = Callable[[int, int], None]
@@ -186,9 +188,17 @@ def audit(
     chosen, clock = chosen_attacks(attacks), Clock(checked_budget(budget))
     evidence = evidence_of(run, train, seed_of(seed))
     with threads(1), threadpool_limits(1):
+        proofs = proofs_of(run, clock, evidence.seed)
         found = list(guesses(evidence, chosen, clock, progress or (lambda done, in_all: None)))
-    attempts = attempts_of(found, evidence.seed)
-    return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent))
+        attempts = attempts_of(found, evidence.seed)
+    return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent), proofs)
+
+
+def proofs_of(run: Run, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
+    """For seals with differential privacy, the epsilon that canaries prove, in a small part of the budget."""
+    rng = np.random.default_rng(derive_seed(seed, "canaries"))
+    seconds = min(CANARY_SECONDS, clock.budget / 10)
+    return prove_epsilon(run.seals, max(run.task.outputs, 2), rng, seconds=seconds)
 
 
 def checked_budget(budget: float) -> float:

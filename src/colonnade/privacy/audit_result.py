@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from colonnade.privacy.epsilon_proof import EpsilonProof
 from colonnade.privacy.verdict import HINTS, LEAKS, READ, Verdict, who, whose, worst_of
 
 LEVELS = {"read": 3, "leaks": 2, "hints": 1, "nothing known": 0, "not declared": 0}
@@ -67,6 +68,7 @@ class Audit:
             "assumed": ASSUMED,
             "not_tried": NOT_TRIED,
             "verdicts": [one.to_json() for one in self.verdicts],
+            "epsilon": [{**asdict(one), "violated": one.violated, "sentence": one.sentence} for one in self.proofs],
             **self.facts,
         }
 
@@ -77,7 +79,10 @@ class Audit:
             f"{facts.get('seconds', 0):.0f} of {facts.get('budget', 0):g} CPU seconds"
         )
         notes = [f"Of {count} secrets not tested, or not decided: {said}." for said, count in self.untried.items()]
-        told = [textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*facts.get("left_out", []), *notes]]
+        proved = [one.sentence for one in self.proofs]
+        told = [
+            textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*proved, *facts.get("left_out", []), *notes]
+        ]
         return "\n".join([title, textwrap.fill(self.head, _WIDE), "", *map(_lines, self.verdicts), *told])
 
 
