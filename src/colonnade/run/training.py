@@ -89,15 +89,20 @@ class Run:
         return self.model.privacy
 
     @property
+    def is_recorded(self) -> bool:
+        """Whether there is a view of this run."""
+        return self.model.witness is not None or (self.folder is not None and has_view(self.folder))
+
+    @property
     def view(self) -> View:
         """What travelled, as far as it was recorded: of a sample of rows, in some epochs; see ``record`` of train."""
         if self.model.witness is not None:
             return self.model.witness.view()
-        if self.folder is not None and has_view(self.folder):
+        if self.folder is not None and self.is_recorded:
             return read_view(self.folder)[0]
         raise ConfigError(
-            "nothing was recorded of this run; train it with record=True, or replay it from its tables with "
-            "colonnade.privacy.replay."
+            "nothing was recorded of this run; train it with record=True, or give its tables to "
+            "colonnade.privacy.replay.replayed."
         )
 
     def teach(self, targets: Tensor) -> None:

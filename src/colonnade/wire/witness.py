@@ -117,12 +117,16 @@ class Witness:
         sampled = self._sample_of(transfer, epoch)
         about, others = self._split(fields, sampled)
         self._sizes[epoch] += sum(array.nbytes for array in (*about.values(), *others.values()))
+        before = len(self.epochs[epoch])
         if about or others or not len(turn.rows):
             facts = turn.purpose, transfer.step, transfer.sender
             for receiver in transfer.receivers:
                 seen = Seen(*facts, receiver, turn.round, transfer.summed, turn.table, sampled.rows, about, others)
                 self.epochs[epoch].append(seen)
-        self._make_room(turn.round)
+        self._make_room()
+        if sum(self._sizes.values()) > self.most_bytes:
+            del self.epochs[epoch][before:]
+            self._stopped = turn.round
 
     def _begin(self, epoch: int, transfer: Transfer) -> None:
         """Take up an epoch, and leave out others that are not among the last any more."""
@@ -180,10 +184,11 @@ class Witness:
 
     # what does not fit
 
-    def _make_room(self, round: int) -> None:
-        while self.records and sum(self._sizes.values()) > self.most_bytes:
+    def _make_room(self) -> None:
+        """Leave out what does not fit, as long as there is something to leave out."""
+        while sum(self._sizes.values()) > self.most_bytes:
             if not (self._drop_others() or self._thin() or self._halve()):
-                self._stopped = round
+                break
 
     def _drop_others(self) -> bool:
         """Leave out values of no row but in the first round of an epoch, if they take more than half of the room."""
