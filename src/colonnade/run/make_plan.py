@@ -86,15 +86,17 @@ def start(
     folder: str | Path | None = None,
     remote: RemoteSetup | None = None,
     secrets: Mapping[str, bytes] | None = None,
+    record: str = "",
 ) -> Run:
     """The run before its first round, with a network and an optimiser for every party.
 
     ``remote`` says how parties in other processes are reached, which have their own. ``secrets`` are those of sides
-    that computed elsewhere, to do in this process what they did.
+    that computed elsewhere, to do in this process what they did. ``record`` names the side whose view is recorded.
     """
     place = None if folder is None else make_folder(folder)
     remote = remote or remote_setup_for(tables, plan, place)
-    return Run(tables, plan, folder=place, description=describe_run(tables, plan), remote=remote, secrets=secrets)
+    description = describe_run(tables, plan) | ({"record": record} if record else {})
+    return Run(tables, plan, folder=place, description=description, remote=remote, secrets=secrets)
 
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:

@@ -58,6 +58,7 @@ DESCRIPTION: Form = {
     "settings": _SETTINGS,
     "outputs?": _SOME,
     "names?": [TEXT],
+    "record?": TEXT,
 }
 _LINE: Form = {
     **dict.fromkeys(("purpose", "step", "sender", "receiver"), TEXT),

@@ -44,6 +44,7 @@ from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.message import Envelope, fields_of, size
 from colonnade.wire.party_half import PartyHalf
+from colonnade.wire.witness import Witness
 
 _TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -97,6 +98,8 @@ class PartySpec:
     only_question: Callable[[str, bytes], None] | None = None
     """Between organisations, of a method of one round: notes what the round tells, and refuses anything else later."""
     extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
+    witness: Witness | None = None
+    """What records this party's own view, if its operator asked for that; it changes no message."""
 
     @property
     def name(self) -> str:
@@ -132,7 +135,7 @@ class PartyServer(RequestServer):
         self.ledger, self.ends = Ledger(), Ends(spec.seals, sources)
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
-        self.half = PartyHalf(self.name, self.ends, blind=self.blinded)
+        self.half = PartyHalf(self.name, self.ends, blind=self.blinded, witness=spec.witness)
         self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         rows = spec.table.rows
         self.schedule = (
@@ -203,6 +206,7 @@ class PartyServer(RequestServer):
             return {}
         masked = blinded.answer("blind", {}, self._ticket(packet))
         self._count(masked, self.name, turn.leader, packet.step, turn)
+        self.half.masked(masked, packet.step, turn)
         return masked
 
     def _blind(self, packet: Packet) -> Fields:
@@ -342,6 +346,8 @@ class PartyServer(RequestServer):
         self.half.end.load(under(state, "seal"))
         self.history.load(state)
         self._turns = {}
+        if self.spec.witness is not None:
+            self.spec.witness.go_back()
 
     def _placed(self, packet: Packet) -> Fields:
         """Say how many rows a table has that the owner wants to ask about."""
