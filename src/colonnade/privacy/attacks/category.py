@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.privacy.attack import Attack, register
 from colonnade.privacy.attacks.candidates import blind_guess, choose
-from colonnade.privacy.attacks.decoder import ROWS, lacks_rows, last_and_mean
+from colonnade.privacy.attacks.decoder import ROWS, lacks_rows, last_and_all
 from colonnade.privacy.attacks.row_features import received, side_by_side, without_streams
 from colonnade.privacy.attacks.secret_streams import embeddings_of, label_targets, with_secret
 from colonnade.privacy.attacks.small_models import as_guess, logistic
@@ -47,8 +47,8 @@ class Category(Attack):
     def guess(self, material: Material, rng: np.random.Generator) -> Array:
         """By messages, alone and beside what it has of its own, or by the latter alone."""
         material, streams = self.judged(material), received(material)
-        own, messages = without_streams(material), last_and_mean(streams)
-        return choose(material, _told(material, [messages[: len(streams)], messages + own, own]))
+        own, (last, messages) = without_streams(material), last_and_all(streams)
+        return choose(material, _told(material, [own, last, messages + own]))
 
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """By what it has of its own, or the commonest value."""

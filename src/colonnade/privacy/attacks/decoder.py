@@ -15,6 +15,10 @@ from colonnade.privacy.attacks.small_models import line, network
 from colonnade.privacy.material import Array, Material, Stream
 
 ROWS = 200
+"""Known rows at most."""
+LEAST_ROWS_KNOWN = 100
+NARROW = 16
+"""Messages of so few numbers tell more as they change from round to round."""
 
 
 @register
@@ -53,19 +57,20 @@ class Decoder(Attack):
 def lacks_rows(material: Material) -> str:
     """Why there are too few known rows, as the end of a sentence; empty if there are enough."""
     known = len(material.known)
-    return "" if known >= ROWS else f"it needs {ROWS} rows that are known in full, and {known} are there"
+    return "" if known >= LEAST_ROWS_KNOWN else f"it needs {LEAST_ROWS_KNOWN} known rows, and {known} are there"
 
 
-def last_and_mean(streams: Iterable[Stream]) -> list[Array]:
-    """What was last received about each row, and the mean of all rounds."""
-    windows = [windows_of(stream.values) for stream in streams]
-    return [window["last"] for window in windows] + [window["all"] for window in windows]
+def last_and_all(streams: Iterable[Stream]) -> tuple[list[Array], list[Array]]:
+    """What was last received about each row; and the means over all windows, of wide messages only two."""
+    each = [windows_of(stream.values) for stream in streams]
+    last = [windows["last"] for windows in each]
+    names = [("first", "early", "all", "late", "last") if x.shape[1] <= NARROW else ("last", "all") for x in last]
+    return last, [windows[name] for windows, some in zip(each, names, strict=True) for name in some]
 
 
 def rebuilt(material: Material, streams: list[Stream], rng: np.random.Generator) -> Iterator[Array]:
     """Columns of all rows as the adversary may rebuild them with messages."""
-    own, messages = without_streams(material), last_and_mean(streams)
-    last = messages[: len(streams)]
+    own, (last, messages) = without_streams(material), last_and_all(streams)
     yield blind_guess(material)
     yield from _decoded(material, own, rng)
     yield from _decoded(material, last, rng)
@@ -77,7 +82,7 @@ def rebuilt_without(material: Material, streams: list[Stream], rng: np.random.Ge
     yield blind_guess(material)
     yield from _decoded(material, without_streams(material), rng)
     others = rng.permutation(len(material.truth))
-    yield from _decoded(material, [stream[others] for stream in last_and_mean(streams)[: len(streams)]], rng)
+    yield from _decoded(material, [values[others] for values in last_and_all(streams)[0]], rng)
 
 
 def _decoded(material: Material, parts: list[Array], rng: np.random.Generator) -> Iterator[Array]:

@@ -42,9 +42,9 @@ class GradientScoring(Attack):
         return "" if backward(material) else "no gradients were received"
 
     def guess(self, material: Material, rng: np.random.Generator) -> Array:
-        """The rule, stream and window that are best on the rows to choose on."""
-        each = (guesses_from(material, stream.values) for stream in backward(material))
-        return choose(material, chain.from_iterable(each))
+        """The rule, stream and window that are best on the rows to choose on; own columns if they are better."""
+        each = [guesses_from(material, stream.values) for stream in backward(material)]
+        return choose(material, chain(blind_guesses(material), *each))
 
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """The same rules on own columns."""

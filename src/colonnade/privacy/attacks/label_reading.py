@@ -8,7 +8,7 @@ whose units rho plays no part; a goal t = h W + u gives the gap, because the par
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from typing import ClassVar
 
 import numpy as np
@@ -45,8 +45,9 @@ class LabelReading(Attack):
         return "no message has as many numbers for a row as the model has outputs"
 
     def guess(self, material: Material, rng: np.random.Generator) -> Array:
-        """Of all ways to read every stream, the one that is right on the rows to choose on."""
-        return choose(material, (told(material, evidence) for evidence in _readings(material)))
+        """Of all ways to read every stream, the best one on the rows to choose on; own columns if they are better."""
+        readings = (told(material, evidence) for evidence in _readings(material))
+        return choose(material, chain(blind_guesses(material), readings))
 
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """The main direction of own columns, or a constant."""

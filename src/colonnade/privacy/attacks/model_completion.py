@@ -58,12 +58,13 @@ class ModelCompletion(Attack):
         return choose(material, self._guesses(material, _untrained(material)))
 
     def planted(self, material: Material, rng: np.random.Generator) -> Material:
-        """A trained network whose outputs separate the classes."""
+        """A trained network whose outputs separate the classes, where own columns do not."""
         assert material.network is not None and material.own is not None
         width = material.network.untrained(material.own).shape[1]
         targets = label_targets(material)
         separate = embeddings_of(targets + 0.1 * rng.standard_normal(targets.shape), rng)(1, width)[0]
-        return replace(material, network=Network(lambda rows: separate, material.network.untrained))
+        noise = rng.standard_normal(material.own.shape).astype(np.float32)
+        return replace(material, own=noise, network=Network(lambda rows: separate, material.network.untrained))
 
     def _guesses(self, material: Material, features: list[Array]) -> Iterator[Array]:
         rows = first_of_each_class(material, self.rows_known)

@@ -61,7 +61,7 @@ def _means(clean: Array, mask: Array) -> Array:
 def standardised(x: Array) -> Array:
     """Columns of mean 0 and deviation 1; constant columns and missing rows are 0."""
     wide = np.asarray(x, dtype=np.float64).reshape(len(x), -1)
-    there = np.isfinite(wide).all(1)
+    there = np.asarray(np.isfinite(wide).all(1))
     if not there.any() or not wide.shape[1]:
         return np.zeros((len(wide), max(wide.shape[1], 1)))
     mean, deviation = wide[there].mean(0), wide[there].std(0)

@@ -1,4 +1,7 @@
-"""Streams with the secret put into them, for positive controls: the shapes of real ones, made without any seal."""
+"""Streams with the secret put into them, for positive controls: the shapes of real ones, made without any seal.
+
+Nothing else is left to the adversary, so that an attack passes only by what it makes of messages.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ Maker = Callable[[int, int], Array]
 
 
 def with_secret(material: Material, streams: Collection[Stream], make: Maker) -> Material:
-    """The material with other values in these streams, where the real ones have values."""
+    """The material with other values in these streams, where the real ones have values, and without own columns."""
     names = {stream.name for stream in streams}
     made = [_planted(stream, make) if stream.name in names else stream for stream in material.streams]
-    return replace(material, streams=tuple(made))
+    labels = material.labels if material.secret == "membership" else None
+    return replace(material, streams=tuple(made), sent=(), shared=(), own=None, labels=labels)
 
 
 def _planted(stream: Stream, make: Maker) -> Stream:
@@ -58,15 +62,16 @@ def slopes_with(errors: Array, rng: np.random.Generator) -> Maker:
 
 
 def embeddings_of(x: Array, rng: np.random.Generator) -> Maker:
-    """Embeddings of rows x [n, k]: their main directions, as many as fit, in a mixture of its own."""
+    """Embeddings of rows x [n, k]: their main directions, as many as fit, and other ones in later rounds."""
+    scaled = standardised(x)
+    directions = np.linalg.svd(scaled, full_matrices=False)[2]
 
     def make(rounds: int, width: int) -> Array:
-        scaled = standardised(x)
-        _, _, directions = np.linalg.svd(scaled, full_matrices=False)
-        places = scaled @ directions[:width].T
-        mixture = np.linalg.qr(rng.standard_normal((width, width)))[0][: places.shape[1]]
-        whole = places @ mixture + 0.01 * rng.standard_normal((len(x), width))
-        return np.broadcast_to(whole, (rounds, *whole.shape))
+        mixture = np.linalg.qr(rng.standard_normal((width, width)))[0]
+        order = np.arange(len(directions)), np.roll(np.arange(len(directions)), -width)
+        first, last = (scaled @ directions[these[:width]].T @ mixture[: len(directions)] for these in order)
+        noise = 0.01 * rng.standard_normal((len(scaled), width))
+        return np.stack([(first if 2 * number < rounds else last) + noise for number in range(rounds)])
 
     return make
 
