@@ -43,6 +43,8 @@ from colonnade.methods import (
 )
 from colonnade.methods.passive import passive_loss
 from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.privacy.audit import audit
+from colonnade.privacy.audit_result import Audit
 from colonnade.run.extension import extend
 from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
@@ -89,6 +91,7 @@ __all__ = [
     "Adam",
     "AggVFL",
     "Alignment",
+    "Audit",
     "Bits",
     "Blind",
     "Cluster",
@@ -133,6 +136,7 @@ __all__ = [
     "VFedMH",
     "__version__",
     "align",
+    "audit",
     "common_rows",
     "datasets",
     "describe",

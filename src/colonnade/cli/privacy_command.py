@@ -48,7 +48,9 @@ def audit(
         list[str] | None,
         typer.Option(metavar="KIND[:KEY=VALUE,...]", help="Rehearse: with this seal, such as noise:std=0.5."),
     ] = None,
-    budget: Annotated[float, typer.Option(help="CPU seconds for the attacks; what does not fit is not tested.")] = BUDGET,
+    budget: Annotated[
+        float, typer.Option(help="CPU seconds for the attacks; what does not fit is not tested.")
+    ] = BUDGET,
     attack: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this attack; may be given several times.")
     ] = None,
@@ -120,7 +122,9 @@ def _rehearsal(planned: dict[str, Any], job: Path | None, seed: int) -> Rehearsa
     options = dict(_pair(text, "--option") for text in planned["option"] or ())
     seals = [_seal(text) for text in planned["seal"] or ()]
     load = {key: planned[key] for key in ("rows", "parties") if planned[key] is not None}
-    return Rehearsal.of_method(planned["method"], options, seals, {"load": planned["data"], **load}, planned["epochs"], seed)
+    return Rehearsal.of_method(
+        planned["method"], options, seals, {"load": planned["data"], **load}, planned["epochs"], seed
+    )
 
 
 def _check_no_plan(planned: dict[str, Any]) -> None:

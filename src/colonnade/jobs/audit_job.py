@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.run_job import gather, plan_of, selected_as
-from colonnade.jobs.table_sections import Files
 from colonnade.privacy.audit import Progress, audit
 from colonnade.privacy.audit_result import Audit
 from colonnade.report import read_summary
@@ -82,7 +81,9 @@ def audit_run(folder: Path, job: Job | None, on_progress: Progress | None, **how
     description = read_summary(folder)["description"]
     tables = None if job is None else selected_as(description, gather(job, None, description).train)
     if tables is None and "load" not in (description["data"] or {}):
-        how_else = "pass its --job" if "files" in (description["data"] or {}) else "audit it with cn.audit and its tables"
+        how_else = (
+            "pass its --job" if "files" in (description["data"] or {}) else "audit it with cn.audit and its tables"
+        )
         raise ConfigError(
             f"the run in {folder} was trained on files or tables, and guesses are judged by those; {how_else}."
         )

@@ -13,8 +13,10 @@ from colonnade.core.options import number, seed_of
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
 from colonnade.errors import ConfigError, unknown
+from colonnade.privacy import attacks as _registered  # noqa: F401 - importing them puts them into the registry
 from colonnade.privacy.advantage import Advantage, Judge, judge_of, measure_advantage
-from colonnade.privacy.attack import Attack, attacks as known_attacks
+from colonnade.privacy.attack import Attack
+from colonnade.privacy.attack import attacks as known_attacks
 from colonnade.privacy.audit_result import Audit
 from colonnade.privacy.audited_run import declared_level, evidence_of, facts_of_audit
 from colonnade.privacy.canaries import EpsilonProof, prove_epsilon

@@ -14,9 +14,9 @@ from colonnade.errors import CheckpointError, ConfigError
 from colonnade.privacy.cases import Case, Evidence
 from colonnade.privacy.replay import replayed
 from colonnade.run.training import Run
-from colonnade.store.view_files import has_view
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import View
+
 
 def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence:
     """The view that a run recorded, or that its replay gives, with the tables that it is about."""
@@ -29,17 +29,12 @@ def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence
             "on, because guesses are judged by them."
         )
     check_federation(tables, several=True)
-    if is_recorded(run):
+    if run.is_recorded:
         view = run.view
         check_against_ledger(view, run.ledger)
     else:
         view = replayed(run, tables)
     return Evidence(view, tables, run, seed, tuple(run.ledger.owners))
-
-
-def is_recorded(run: Run) -> bool:
-    """Whether the run has a view, in memory or in its folder."""
-    return run.model.witness is not None or (run.folder is not None and has_view(run.folder))
 
 
 def check_against_ledger(view: View, ledger: Ledger) -> None:

@@ -26,7 +26,9 @@ def streams_of(
             for name, values in seen.fields.items():
                 found[seen.sender, seen.receiver, seen.step, name].append((seen, np.asarray(values)))
     return tuple(
-        _stream(key, parts, view.sample, per_epoch or epoch_of(view)) for key, parts in found.items() if key[0] != key[1]
+        _stream(key, parts, view.sample, per_epoch or epoch_of(view))
+        for key, parts in found.items()
+        if key[0] != key[1]
     )
 
 

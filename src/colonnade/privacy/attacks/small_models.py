@@ -66,7 +66,8 @@ def logistic(x: Array, rows: Array, labels: Array, classes: int) -> Array:
         return scores
     with _quiet():
         model = LogisticRegression(max_iter=200).fit(x[rows], labels)
-    scores[:, found] = model.predict_log_proba(x).clip(-1e2)
+    with np.errstate(divide="ignore"):  # of a probability that is 0
+        scores[:, found] = model.predict_log_proba(x).clip(-1e2)
     return scores
 
 
