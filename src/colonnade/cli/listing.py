@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from colonnade.cli.app import Json, app, out, print_json
+from colonnade.core.disclosure import worst_label_word
 from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
@@ -81,7 +82,7 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "summary": method.summary,
         "party_sends": method.party_sends,
         "owner_sends": method.owner_sends,
-        "labels": method.labels,
+        "labels": worst_label_word(method),
         "can_be_blinded": method.sums,
         "summed_steps": method.summed_steps,
         "needs_owner_columns": method.needs_owner_columns,
@@ -100,7 +101,9 @@ def _show_methods(known: list[type[Method]]) -> None:
     table = Table("name", "summary", "a party sends", "the owner sends", "labels", "can be blinded?", box=None)
     for method in known:
         blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
-        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, method.labels, blind)
+        table.add_row(
+            method.name, method.summary, method.party_sends, method.owner_sends, worst_label_word(method), blind
+        )
     out.print(table)
 
 
@@ -117,8 +120,8 @@ def _show_method(method: type[Method]) -> None:
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
     out.print(f"It learns {', '.join(method.tasks)}.", highlight=False)
-    if method.labels != "unsent":
-        what = "shows the labels" if method.labels == "shown" else "lets parties infer labels"
+    if (word := worst_label_word(method)) != "unsent":
+        what = "shows the labels" if word == "shown" else "lets parties infer labels"
         out.print(f"What the owner sends {what}.", style="yellow")
     if method.summed_steps:
         out.print(_blinding(method), highlight=False)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from colonnade.core.disclosure import worst_label_word
 from colonnade.core.method import Method, methods
 from colonnade.core.metrics import watched_in
 from colonnade.core.task import TASKS
@@ -118,7 +119,7 @@ class RunView:
     @property
     def tells_labels(self) -> str:
         """What parties can tell of the labels; the worst case if the method is not known here."""
-        return "shown" if self.known_method is None else self.known_method.labels
+        return "shown" if self.known_method is None else worst_label_word(self.known_method)
 
     @property
     def unfinished(self) -> bool:
