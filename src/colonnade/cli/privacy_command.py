@@ -70,7 +70,7 @@ def audit(
     if fail_on is not None and fail_on not in FAILS_ON:
         raise unknown("word of --fail-on", fail_on, FAILS_ON)
     how = {"budget": budget, "attacks": attack or None, "seed": seed}
-    planned = {"method": method, "data": data, "rows": rows, "parties": parties, "epochs": epochs}
+    planned: dict[str, Any] = {"method": method, "data": data, "rows": rows, "parties": parties, "epochs": epochs}
     planned |= {"option": option, "seal": seal}
     if run is None:
         rehearsal = _rehearsal(planned, job, seed)

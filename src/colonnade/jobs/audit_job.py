@@ -55,8 +55,8 @@ class Rehearsal:
         """A method on a named data set."""
         method = make_method(name, **options)
         owner = "first" if method.needs_owner_columns else "labels"
-        several = {"owners": 2} if method.several_owners else {}
-        tables, _ = load(data["load"], data.get("parties"), rows=data.get("rows"), owner=owner, **several)
+        owners = 2 if method.several_owners else None
+        tables, _ = load(data["load"], data.get("parties"), rows=data.get("rows"), owner=owner, owners=owners)
         asked = TrainOptions(epochs=epochs, seed=seed).filled()
         return cls(tables, make_plan(tables, method, asked, seal=[make_seal(**entry) for entry in seals]))
 

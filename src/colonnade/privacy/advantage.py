@@ -54,9 +54,9 @@ class Judge(NamedTuple):
             scores = np.asarray(guess, dtype=np.float64).reshape(len(self.truth))
             return auc(self.truth, _without_gaps(scores), counts)
         if self.metric == "accuracy":
-            return counts @ (np.asarray(guess).reshape(-1) == self.truth) / counts.sum(1)
+            return np.asarray(counts @ (np.asarray(guess).reshape(-1) == self.truth) / counts.sum(1))
         errors, spreads = self._squares(guess)
-        return 1 - counts @ errors.sum(1) / np.maximum(counts @ spreads.sum(1), 1e-12)
+        return np.asarray(1 - counts @ errors.sum(1) / np.maximum(counts @ spreads.sum(1), 1e-12))
 
     def best_column(self, guess: Array) -> tuple[int, float]:
         """The number of the column that is guessed best, and its R2."""

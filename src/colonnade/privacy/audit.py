@@ -1,4 +1,4 @@
-"""``audit``: every attack that fits on every secret of a run, within a budget of CPU seconds, and a verdict for each."""
+"""``audit``: every attack that fits on every secret of a run, within a budget of CPU seconds, and the verdicts."""
 
 from __future__ import annotations
 
@@ -176,14 +176,15 @@ def audit(
 ) -> Audit:
     """Measure what a run's messages give away: every attack that fits, with its control, and a verdict for each secret.
 
-    The run was trained with ``record=True``, or ``train`` are its tables and it is replayed from its checkpoints.
-    ``budget`` is in CPU seconds; cheap attacks come first, and what does not fit is "not tested". ``attacks`` names some
-    of ``cn.attacks()``; ``progress`` is called with how many attacks are done and how many there are.
+    The run was trained with ``record=True``; one that was not is replayed: it is trained once more. ``train`` are its
+    tables, which a named data set need not be given. ``budget`` is in CPU seconds; cheap attacks come first, and what
+    does not fit is "not tested". ``attacks`` names some of the attacks, by default all are tried; ``progress`` is
+    called with how many are done and how many there are.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("breast_cancer")
     >>> run = cn.train(train, "splitnn", epochs=3, record=True)
-    >>> found = cn.audit(run, train, attacks=["gradient direction"])
+    >>> found = cn.audit(run, train, attacks=["gradient scoring"])
     >>> found.worst
     'read'
     """

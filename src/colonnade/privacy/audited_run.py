@@ -1,4 +1,4 @@
-"""What an audit of a run begins with: its view, its tables, what its method declares, and a second run to learn from."""
+"""What an audit of a run begins with: its view, its tables, and what its method declares."""
 
 from __future__ import annotations
 

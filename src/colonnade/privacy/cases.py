@@ -164,7 +164,7 @@ def _columns(table: Table | None, rows: Array) -> Array | None:
     """A side's columns of the sampled rows, as its network sees them."""
     if table is None or table.columns is None:
         return None
-    drawn = table.draw(torch.from_numpy(rows)).numpy()
+    drawn: Array = table.draw(torch.from_numpy(rows)).numpy()
     return drawn.reshape(len(rows), -1)
 
 

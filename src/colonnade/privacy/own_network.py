@@ -50,4 +50,4 @@ class _Reader:
         self.module.eval()
         with torch.no_grad():
             inputs = torch.from_numpy(np.asarray(columns, dtype=np.float32)).reshape(len(columns), *self.shape)
-            return self.module(inputs).reshape(len(columns), -1).numpy()
+            return np.asarray(self.module(inputs).reshape(len(columns), -1))

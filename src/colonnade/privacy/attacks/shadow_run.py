@@ -1,15 +1,15 @@
 """A shadow run: train the same method with the same seals on other rows, learn there what messages tell, apply it.
 
 It needs no idea of how a defence works: what it learns, it learns through the same seals. The networks of the two runs
-begin with other weights, so their messages have other coordinates. Of labels it therefore takes what does not depend on
-coordinates: lengths, main directions, and how near a row is to the mean of ten known rows of each class. Where messages
-are as wide as the model's outputs, their numbers mean the same in both runs and are taken as they are. Of columns, known
-rows that are in both runs give a linear map from the messages of the one to those of the other.
+begin with other weights, so their messages have other coordinates. Of labels it therefore takes what does not depend
+on coordinates: lengths, main directions, and how near a row is to the mean of ten known rows of each class. Where
+messages are as wide as the model's outputs, their numbers mean the same in both runs and are taken as they are. Of
+columns, known rows that are in both runs give a linear map from the messages of the one to those of the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -116,7 +116,7 @@ class ShadowRun(Attack):
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """By own columns alone."""
         second, first = both(material)
-        if first.own is None:
+        if first.own is None or second.own is None:
             return choose(material, [_nobody(material)])
         return _classified(material, second, Pair(standardised(second.own), standardised(first.own)), rng)
 
@@ -145,7 +145,7 @@ def _told(material: Material) -> Array:
     for stream in received(material):
         windows = windows_of(stream.values)
         for name in WINDOWS:
-            parts += [feature for feature in _numbers_of(material, stream, windows[name])]
+            parts += [*_numbers_of(material, stream, windows[name])]
     return side_by_side(parts)
 
 
@@ -191,7 +191,7 @@ def _boosted(seed: int) -> Any:
     return HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=15, learning_rate=0.1, random_state=seed)
 
 
-def _both_planted(material: Material, plant: Any) -> Material:
+def _both_planted(material: Material, plant: Callable[[Material], Material]) -> Material:
     """The material with secrets in the messages of both runs."""
     second = material.second
     assert second is not None
