@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +11,11 @@ from colonnade.core.method import Method, make_method
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data import load
-from colonnade.disk.whole_files import write_text
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.run_job import gather, plan_of, selected_as
 from colonnade.privacy.audit import Progress, audit
+from colonnade.privacy.audit_file import write_audit
 from colonnade.privacy.audit_result import Audit
 from colonnade.report import read_summary
 from colonnade.run.make_plan import make_plan, start
@@ -25,8 +24,6 @@ from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
 from colonnade.seal import make_seal
 from colonnade.wire.view import EVERYBODY
-
-AUDIT_FILE = "audit.json"
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,4 @@ def audit_run(folder: Path, job: Job | None, on_progress: Progress | None, **how
             f"the run in {folder} was trained on files or tables, and guesses are judged by those; {how_else}."
         )
     found = audit(resume(folder, tables, train=False), tables, progress=on_progress, **how)
-    return keep_audit(found, folder)
-
-
-def keep_audit(found: Audit, folder: Path) -> Audit:
-    """Write what an audit found into the run folder, where the report finds it."""
-    place = folder / AUDIT_FILE
-    write_text(place, json.dumps(found.to_json(), indent=2), private=True)
-    return replace(found, written=str(place))
+    return replace(found, written=str(write_audit(found, folder)))

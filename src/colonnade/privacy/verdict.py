@@ -141,6 +141,7 @@ class Verdict:
             "word": self.word,
             "declared": self.declared,
             "sentence": self.sentence,
+            "by": "" if self.worst is None else self.worst.attack,
             "attempts": [one.to_json() for one in self.attempts],
         }
 

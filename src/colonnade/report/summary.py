@@ -14,6 +14,7 @@ from colonnade.core.metrics import watched_in
 from colonnade.core.task import TASKS
 from colonnade.disk.json_form import first_wrong
 from colonnade.errors import CheckpointError
+from colonnade.privacy.audit_file import read_audit
 from colonnade.run.findings import numbers_in
 from colonnade.run.period_findings import PERIODS
 from colonnade.store import checkpoint
@@ -37,7 +38,7 @@ def read_summary(run_folder: str | Path) -> dict[str, Any]:
     try:
         summary = {key: facts[key] for key in _FACTS} | {key: facts.get(key, plain) for key, plain in _LATER.items()}
         parties = [name for name, _, shape in facts["description"]["tables"] if shape]
-        summary |= {"parties": parties, "name": folder.resolve().name}
+        summary |= {"parties": parties, "name": folder.resolve().name, "audit": read_audit(folder)}
         RunView(summary).check()
     except (KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(
@@ -79,6 +80,7 @@ class RunView:
         self.missed: dict[str, int] = summary.get("missed", {})
         self.findings: dict[str, Any] = summary.get("findings", {})
         self.periods: dict[str, Any] = self.findings.get("periods", {})
+        self.audit: dict[str, Any] = summary.get("audit", {})
         self.ledger = Ledger()
         self.ledger.replace(summary["ledger"])
 
