@@ -126,16 +126,13 @@ def test_of_rows_that_were_replaced_nothing_stays() -> None:
 @pytest.mark.parametrize("seal", [None, cn.Bits(4, feedback=True), cn.Blind()], ids=repr)
 def test_a_party_in_another_process_sees_its_own_messages(seal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same that the owner's view has of them, but of a blinded reply nothing."""
-    made, init = dict[str, Witness](), PartyServer.__init__
-
-    def with_witness(self: PartyServer, spec: Any, *rest: Any) -> None:
-        made[spec.name] = witness_of(ROWS, Schedule(ROWS, 16), side=spec.name)
-        init(self, replace(spec, witness=made[spec.name]), *rest)
-
-    monkeypatch.setattr(PartyServer, "__init__", with_witness)
+    init = PartyServer.__init__
+    monkeypatch.setattr(
+        PartyServer, "__init__", lambda self, spec, *rest: init(self, replace(spec, record=True), *rest)
+    )
     run = train("vimadmm-j", runtime="apart", seal=seal)
-    for name, witness in made.items():
-        own, server = witness.view(), run.parties.backend.transport.parties[name]
+    for name, server in run.parties.backend.transport.parties.items():
+        own = server.witness.view()
         assert own.side == name and own.counts == views.counted(server.ledger)
         both = [one for one in run.view.seen if name in (one.sender, one.receiver)]
         assert len(both) == len(own.seen) > 0

@@ -6,6 +6,7 @@ JOB.toml is a job as ``colonnade train`` reads it, but with one party's files: i
     [[party]]     name, files, id, label, ...                 the owner's own rows
     [[party]]     name, key                                   each of the others, by its public identity key
     [align] [prepare] [train] [method] [model] [optimizer] [[seal]] [describe]
+    [audit]       record                                      whether this side records its own view
     [extend]      folder, anew                                a finished job of one round to go on from
 
 PARTY.toml::
@@ -16,6 +17,7 @@ PARTY.toml::
     [allow]   methods, seals, needs, networks, learners, layers, width, outputs, epsilon, delta, rounds, rows, align,
               joins, minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
+    [audit]   record: whether this side records its own view
     [predict] files, whose rows may be scored by a model that this party helped to train
     [describe] columns, minimum, names, epsilon, delta, proof, times: which columns may be described, and how
 """
@@ -39,6 +41,7 @@ from colonnade.federation.side_sections import (
     LABELS,
     AllowDescribeSection,
     AllowSection,
+    AuditSection,
     ExtendSection,
     FederationSection,
     Keys,
@@ -67,15 +70,16 @@ _JOB = (
     "optimizer",
     "seal",
     "describe",
+    "audit",
     "extend",
 )
-_PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
+_PARTY = ("party", "owner", "keys", "allow", "peers", "predict", "audit")
 
 
 def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
-    for name in ("federation", "align", "prepare", "train", "method", "describe"):
+    for name in ("federation", "align", "prepare", "train", "method", "describe", "audit"):
         check_is_section(sections, name)
     how = section(FederationSection, "federation", sections["federation"])
     if how.labels not in LABELS:
@@ -100,6 +104,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
         federation=how,
         keys=keys,
         beside=beside,
+        audit=section(AuditSection, "audit", sections["audit"]),
         extend=extend,
     )
 
@@ -154,6 +159,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         describe=_described(sections),
         keys=keys,
         beside=beside,
+        audit=section(AuditSection, "audit", sections["audit"]),
     )
 
 

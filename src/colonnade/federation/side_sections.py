@@ -42,6 +42,14 @@ class FederationSection(KeysSection):
 
 
 @dataclass(frozen=True)
+class AuditSection:
+    """What a side keeps to audit what its messages give away: its own business, which no other side is told."""
+
+    record: bool = False
+    """Whether its view is recorded in its job folder; it holds secrets of all whose messages the side reads."""
+
+
+@dataclass(frozen=True)
 class ExtendSection:
     """A finished job of one round that this one goes on from."""
 
@@ -160,6 +168,7 @@ class OwnerFile:
     federation: FederationSection
     keys: Keys
     beside: Path
+    audit: AuditSection = field(default_factory=AuditSection)
     extend: ExtendSection | None = None
     """Which finished job it goes on from; None if everybody begins."""
 
@@ -180,3 +189,4 @@ class PartyFile:
     """What may be described; None is nothing."""
     keys: Keys
     beside: Path
+    audit: AuditSection = field(default_factory=AuditSection)

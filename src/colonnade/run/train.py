@@ -172,6 +172,8 @@ def resume(
         tuple(one_each(optimizer, parties, "optimizer")),
         seals,
     )
+    if not train:
+        description.pop("record", None)  # who only looks records nothing; ``run.view`` reads what the folder has
     run = Run(
         tables,
         plan,

@@ -73,13 +73,10 @@ class Witness:
         *,
         most_bytes: int = MOST_BYTES,
         side: str = EVERYBODY,
-        began: int = 0,
     ) -> None:
-        """``sample`` are row numbers of the training table, in the order in which the last ones may be left out.
-
-        ``began`` is the first round that it sees.
-        """
-        self._drawn, self.rule, self.most_bytes, self.side, self._began = sample, epochs, most_bytes, side, began
+        """``sample`` are row numbers of the training table, in the order in which the last ones may be left out."""
+        self._drawn, self.rule, self.most_bytes, self.side = sample, epochs, most_bytes, side
+        self.rounds = 0  # how many rounds it has seen
         self.epochs: dict[int, list[Seen]] = {}
         self._counts: dict[Line, list[int]] = {}
         self._sizes: dict[int, int] = {}  # of the values, by epoch
@@ -90,6 +87,7 @@ class Witness:
         self._is_sparse = False  # whether values of no row are kept in one round of an epoch only
         self._stopped: int | None = None  # the round from which on nothing is kept because nothing more fits
         self._went_back = False
+        self._gaps: list[list[int]] = []  # rounds that no witness was there for: the first, and the first after them
 
     @property
     def _order(self) -> Tensor:
@@ -131,9 +129,10 @@ class Witness:
     def _begin(self, epoch: int, transfer: Transfer) -> None:
         """Take up an epoch, and leave out others that are not among the last any more."""
         turn, table = transfer.turn, transfer.turn.table
-        if self._went_back and turn.training:
-            self._went_back = False
-            self.forget_from(turn.round)
+        if turn.training:
+            if self._went_back:
+                self.begin_at(turn.round)
+            self.rounds = max(self.rounds, turn.round + 1)
         if self._placed.setdefault(table, transfer.placed.times) != transfer.placed.times:
             self._forget_table(table)
             self._placed[table] = transfer.placed.times
@@ -248,10 +247,14 @@ class Witness:
         self._went_back = True
 
     def begin_at(self, round: int) -> None:
-        """Say that rounds before this one were not recorded, because the view of them is lost."""
-        self._began = round
+        """Begin again with this round: what was seen of it and of later ones will come again."""
+        self._went_back = False
+        if round > self.rounds and self.records:
+            self._gaps.append([self.rounds, round])
+        self._forget_from(round)
+        self.rounds = round
 
-    def forget_from(self, round: int) -> None:
+    def _forget_from(self, round: int) -> None:
         """Forget the messages of a round and of those after it: they will be sent again."""
         for epoch, seen in self.epochs.items():
             self.epochs[epoch] = [one for one in seen if one.round < round or _was_asked_after(one, round)]
@@ -277,8 +280,7 @@ class Witness:
     def _left_out(self) -> list[str]:
         """What was not recorded, or did not fit."""
         left, ends = [], "the first and the last" if self.rule.edge == 1 else "the first two and the last two"
-        if self._began:
-            left.append(f"rounds before {self._began} were not recorded")
+        left += [f"nothing was recorded in rounds {first} to {after - 1}" for first, after in self._gaps]
         if self.rule.stride > 1:
             left.append(f"of the epochs between {ends}, only every {self.rule.stride}th was kept")
         if self._is_sparse:
@@ -291,7 +293,7 @@ class Witness:
 
     # keeping it on the disk
 
-    def facts(self) -> dict[str, int | bool | None]:
+    def facts(self) -> dict[str, Any]:
         """What a witness of another process needs beside the view to go on."""
         return {
             "per_epoch": self.rule.per_epoch,
@@ -300,14 +302,14 @@ class Witness:
             "halvings": self._halvings,
             "sparse": self._is_sparse,
             "stopped": self._stopped,
-            "began": self._began,
+            "gaps": self._gaps,
         }
 
-    def go_on(self, view: View, facts: Mapping[str, Any], round: int | None = None) -> None:
-        """Take up what an earlier process saw; of what came after ``round``, what will come again is forgotten."""
+    def go_on(self, view: View, facts: Mapping[str, Any], rounds: int) -> None:
+        """Take up what an earlier process saw in so many rounds."""
         self.rule = replace(self.rule, stride=facts["stride"], edge=facts["edge"])
         self._halvings, self._is_sparse = facts["halvings"], facts["sparse"]
-        self._stopped, self._began = facts["stopped"], facts["began"]
+        self._stopped, self._gaps, self.rounds = facts["stopped"], facts["gaps"], rounds
         self._check(view, facts)
         self._masks, self._placed, self._sampled = {}, {}, None
         self.epochs = {}
@@ -318,8 +320,6 @@ class Witness:
                 self._placed[one.table] = 0
         self._sizes = {epoch: size_of(seen) for epoch, seen in self.epochs.items()}
         self._counts = {line: [*counted] for line, counted in view.counts.items()}
-        if round is not None:
-            self.forget_from(round)
 
     def _check(self, view: View, facts: Mapping[str, Any]) -> None:
         same = np.array_equal(view.sample, np.sort(self._order.numpy()))
@@ -337,14 +337,14 @@ def drawn(table: str, rows: int) -> Tensor:
 
 
 def witness_of(
-    rows: int, schedule: Schedule | SharedSchedule, *, side: str = EVERYBODY, most_rows: int = MOST_ROWS, began: int = 0
+    rows: int, schedule: Schedule | SharedSchedule, *, side: str = EVERYBODY, most_rows: int = MOST_ROWS
 ) -> Witness:
     """A witness of a training on so many rows, which samples some of those that are not held out."""
     held_out = torch.zeros(rows, dtype=torch.bool)
     held_out[schedule.valid_rows] = True
     order = drawn(TRAIN, rows)
     sample = order[~held_out[order]][:most_rows]
-    return Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), side=side, began=began)
+    return Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), side=side)
 
 
 def _was_asked_after(one: Seen, round: int) -> bool:
