@@ -20,7 +20,7 @@ from colonnade.wire.owner_half import OwnerHalf
 from colonnade.wire.party_half import PartyHalf
 from colonnade.wire.recorded_epochs import RecordedEpochs
 from colonnade.wire.view import Seen, View
-from colonnade.wire.witness import FEWEST_ROWS, Placed, Transfer, Witness, witness_of
+from colonnade.wire.witness import FEWEST_ROWS, Placed, Recording, Transfer, Witness, witness_of
 
 ROWS = 60
 SEALS = {
@@ -128,7 +128,7 @@ def test_a_party_in_another_process_sees_its_own_messages(seal: Any, monkeypatch
     """The same that the owner's view has of them, but of a blinded reply nothing."""
     init = PartyServer.__init__
     monkeypatch.setattr(
-        PartyServer, "__init__", lambda self, spec, *rest: init(self, replace(spec, record=True), *rest)
+        PartyServer, "__init__", lambda self, spec, *rest: init(self, replace(spec, record=Recording(spec.name)), *rest)
     )
     run = train("vimadmm-j", runtime="apart", seal=seal)
     for name, server in run.parties.backend.transport.parties.items():
@@ -161,10 +161,12 @@ class Pretended:
         return self.witness.view()
 
 
-def pretended(rows: int = 1000, batch: int = 100, most: int = 1 << 30, head: int = 1) -> Pretended:
+def pretended(rows: int = 1000, batch: int = 100, most: int = 0, head: int = 1) -> Pretended:
     schedule = Schedule(rows, batch)
     sample = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[: rows // 2]
-    return Pretended(Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), most_bytes=most), rows, batch, head)
+    witness = Witness(sample, RecordedEpochs(schedule.rounds_per_epoch))
+    witness.most_bytes = most or witness.most_bytes  # less than a megabyte
+    return Pretended(witness, rows, batch, head)
 
 
 def epochs_in(view: View, per_epoch: int = 10) -> list[int]:
@@ -230,4 +232,6 @@ def test_a_sample_has_no_row_that_is_held_out() -> None:
     schedule = Schedule(5000, 100, valid=0.5)
     sample = witness_of(5000, schedule).view().sample
     assert len(sample) == 2000 and not set(sample) & set(schedule.valid_rows.tolist())
-    assert np.array_equal(sample, witness_of(5000, schedule, side="shop").view().sample), "all sides sample the same"
+    assert np.array_equal(sample, witness_of(5000, schedule, Recording("shop")).view().sample), (
+        "all sides sample the same"
+    )

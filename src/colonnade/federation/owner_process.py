@@ -132,7 +132,7 @@ class OwnerProcess:
         session.status.describe(self.job_file.job.name, what.settings.rounds)
         handshake.sign_plan(self._planned(what, tables, schema))
         session.folder.keep_plan(handshake.plan)
-        record = OWNER if self.job_file.audit.record else ""
+        record = self.job_file.audit.of(OWNER)
         run = start(what, tables, self.folder, session.remote_setup(schema, session.folder.secret), record=record)
         if checkpoint.is_there(self.folder / "checkpoints"):
             run.load(self.folder)

@@ -118,7 +118,7 @@ class PartyJob:
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         scope = TRAINING if self.earlier is None else EVALUATION
-        record = self.party_file.audit.record
+        record = self.party_file.audit.of(self.name)
         spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums, record=record)
         if spec.method.most_rounds == 1:
             spec = replace(spec, only_question=question_of_a_run(own.folder, self.name))

@@ -14,6 +14,7 @@ from colonnade.federation.certificates import Credentials
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection
 from colonnade.seal.key_agreement import Identity
+from colonnade.wire.witness import MEGABYTES, MOST_ROWS, Recording
 
 ALL = "all"
 LABELS = ("unsent", "protected", "inferable", "shown")
@@ -47,6 +48,14 @@ class AuditSection:
 
     record: bool = False
     """Whether its view is recorded in its job folder; it holds secrets of all whose messages the side reads."""
+    rows: int = MOST_ROWS
+    """Of how many sampled rows."""
+    megabytes: int = MEGABYTES
+    """How large the values may become; what does not fit is left out evenly."""
+
+    def of(self, side: str) -> Recording | None:
+        """What is recorded of a side with this name in the ledger."""
+        return Recording(side, self.rows, self.megabytes) if self.record else None
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,16 @@ It is given what a receiver reads, after seals, and changes nothing of it. Rows 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.options import whole
 from colonnade.core.schedule import Schedule, SharedSchedule, Turn, permutation
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, ConfigError
 from colonnade.wire.recorded_epochs import RecordedEpochs
 from colonnade.wire.view import EVERYBODY, Line, Seen, View, size_of
 
@@ -25,10 +26,31 @@ SUM = "sum"
 LASTING = (TRAIN, "test")
 """Tables whose rows are the same in every process of a run."""
 MOST_ROWS = 2000
-MOST_BYTES = 64 << 20
+MEGABYTES = 64
 FEWEST_ROWS = 64
 OF_NO_ROW = frozenset({"head", "block", "blocks", "block_bias", "top", "bias", "w", "norm", "each"})
 """Fields that hold weights or scores, even if they have as many as there are rows by chance."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Whose view is recorded, of how many rows at most, in how much room."""
+
+    side: str = EVERYBODY
+    """The side's name in the ledger, or all of one process."""
+    rows: int = MOST_ROWS
+    megabytes: int = MEGABYTES
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "megabytes"):
+            if whole(getattr(self, name), f"record: {name}") < 1:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)} of what is recorded is out of range; give 1 or more."
+                )
+
+    def plain(self) -> dict[str, Any]:
+        """What a run folder keeps of it."""
+        return asdict(self)
 
 
 class Placed(NamedTuple):
@@ -62,20 +84,15 @@ class Sampled(NamedTuple):
 class Witness:
     """What one side saw, or all sides of one process, of a sample of training rows.
 
-    The same rows are kept in every epoch that ``epochs`` names. What does not fit into ``most_bytes`` is left out
+    The same rows are kept in every epoch that ``epochs`` names. What does not fit is left out
     evenly: first values of no row, then every other epoch, then every other row.
     """
 
-    def __init__(
-        self,
-        sample: Tensor,
-        epochs: RecordedEpochs,
-        *,
-        most_bytes: int = MOST_BYTES,
-        side: str = EVERYBODY,
-    ) -> None:
+    def __init__(self, sample: Tensor, epochs: RecordedEpochs, how: Recording | None = None) -> None:
         """``sample`` are row numbers of the training table, in the order in which the last ones may be left out."""
-        self._drawn, self.rule, self.most_bytes, self.side = sample, epochs, most_bytes, side
+        how = how or Recording()
+        self._drawn, self.rule, self.side = sample, epochs, how.side
+        self.most_bytes, self._most_asked = how.megabytes << 20, how.rows
         self.rounds = 0  # how many rounds it has seen
         self.epochs: dict[int, list[Seen]] = {}
         self._counts: dict[Line, list[int]] = {}
@@ -164,7 +181,7 @@ class Witness:
         """The sample as a mask: of rows that are trained on, or of all rows of a table that is asked about."""
         table, training = key
         mask = torch.zeros(rows, dtype=torch.bool)
-        mask[self._order if training else drawn(table, rows)[: MOST_ROWS >> self._halvings]] = True
+        mask[self._order if training else drawn(table, rows)[: self._most_asked >> self._halvings]] = True
         return mask
 
     def _split(self, fields: Fields, sampled: Sampled) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -336,15 +353,13 @@ def drawn(table: str, rows: int) -> Tensor:
     return permutation(rows, "witness", table)
 
 
-def witness_of(
-    rows: int, schedule: Schedule | SharedSchedule, *, side: str = EVERYBODY, most_rows: int = MOST_ROWS
-) -> Witness:
+def witness_of(rows: int, schedule: Schedule | SharedSchedule, how: Recording | None = None) -> Witness:
     """A witness of a training on so many rows, which samples some of those that are not held out."""
+    how = how or Recording()
     held_out = torch.zeros(rows, dtype=torch.bool)
     held_out[schedule.valid_rows] = True
     order = drawn(TRAIN, rows)
-    sample = order[~held_out[order]][:most_rows]
-    return Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), side=side)
+    return Witness(order[~held_out[order]][: how.rows], RecordedEpochs(schedule.rounds_per_epoch), how)
 
 
 def _was_asked_after(one: Seen, round: int) -> bool:

@@ -44,7 +44,7 @@ from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.message import Envelope, fields_of, size
 from colonnade.wire.party_half import PartyHalf
-from colonnade.wire.witness import witness_of
+from colonnade.wire.witness import Recording, witness_of
 
 _TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -98,7 +98,7 @@ class PartySpec:
     only_question: Callable[[str, bytes], None] | None = None
     """Between organisations, of a method of one round: notes what the round tells, and refuses anything else later."""
     extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
-    record: bool = False  # whether this party's own view is recorded; that changes no message
+    record: Recording | None = None  # of this party's own view; it changes no message
 
     @property
     def name(self) -> str:
@@ -136,7 +136,7 @@ class PartyServer(RequestServer):
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
         rows = spec.table.rows
         self.schedule = schedule_of(how, rows, several_owners=spec.method.several_owners, places=spec.places)
-        self.witness = witness_of(rows, self.schedule, side=self.name) if spec.record else None
+        self.witness = witness_of(rows, self.schedule, spec.record) if spec.record else None
         self.half = PartyHalf(self.name, self.ends, blind=self.blinded, witness=self.witness)
         self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         for name, table in spec.tables.items():
