@@ -69,6 +69,7 @@ from colonnade.tables.prepare.prepare_tables import prepare
 from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet, read
 from colonnade.version import __version__
+from colonnade.wire.witness import Recording
 
 # isort: split
 from colonnade.core.method import methods  # after the folder of that name, so that the function wins
@@ -118,6 +119,7 @@ __all__ = [
     "Preparation",
     "Pretrained",
     "RandomLabels",
+    "Recording",
     "ResNet",
     "Run",
     "Scale",

@@ -76,7 +76,7 @@ def test_a_run_whose_view_is_lost_says_from_when_on_it_was_recorded(copy: Path) 
     for path in (copy / "view").iterdir():
         path.unlink()
     view = cn.resume(copy, tables(), epochs=6).view
-    assert view.left_out == ["rounds before 20 were not recorded"]
+    assert view.left_out == ["nothing was recorded in rounds 0 to 19"]
     assert min(one.round for one in view.seen) == 20
 
 

@@ -20,7 +20,7 @@ from colonnade.wire.owner_half import OwnerHalf
 from colonnade.wire.party_half import PartyHalf
 from colonnade.wire.recorded_epochs import RecordedEpochs
 from colonnade.wire.view import Seen, View
-from colonnade.wire.witness import FEWEST_ROWS, Placed, Transfer, Witness, witness_of
+from colonnade.wire.witness import FEWEST_ROWS, Placed, Recording, Transfer, Witness, witness_of
 
 ROWS = 60
 SEALS = {
@@ -126,16 +126,13 @@ def test_of_rows_that_were_replaced_nothing_stays() -> None:
 @pytest.mark.parametrize("seal", [None, cn.Bits(4, feedback=True), cn.Blind()], ids=repr)
 def test_a_party_in_another_process_sees_its_own_messages(seal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same that the owner's view has of them, but of a blinded reply nothing."""
-    made, init = dict[str, Witness](), PartyServer.__init__
-
-    def with_witness(self: PartyServer, spec: Any, *rest: Any) -> None:
-        made[spec.name] = witness_of(ROWS, Schedule(ROWS, 16), side=spec.name)
-        init(self, replace(spec, witness=made[spec.name]), *rest)
-
-    monkeypatch.setattr(PartyServer, "__init__", with_witness)
+    init = PartyServer.__init__
+    monkeypatch.setattr(
+        PartyServer, "__init__", lambda self, spec, *rest: init(self, replace(spec, record=Recording(spec.name)), *rest)
+    )
     run = train("vimadmm-j", runtime="apart", seal=seal)
-    for name, witness in made.items():
-        own, server = witness.view(), run.parties.backend.transport.parties[name]
+    for name, server in run.parties.backend.transport.parties.items():
+        own = server.witness.view()
         assert own.side == name and own.counts == views.counted(server.ledger)
         both = [one for one in run.view.seen if name in (one.sender, one.receiver)]
         assert len(both) == len(own.seen) > 0
@@ -164,10 +161,12 @@ class Pretended:
         return self.witness.view()
 
 
-def pretended(rows: int = 1000, batch: int = 100, most: int = 1 << 30, head: int = 1) -> Pretended:
+def pretended(rows: int = 1000, batch: int = 100, most: int = 0, head: int = 1) -> Pretended:
     schedule = Schedule(rows, batch)
     sample = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[: rows // 2]
-    return Pretended(Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), most_bytes=most), rows, batch, head)
+    witness = Witness(sample, RecordedEpochs(schedule.rounds_per_epoch))
+    witness.most_bytes = most or witness.most_bytes  # less than a megabyte
+    return Pretended(witness, rows, batch, head)
 
 
 def epochs_in(view: View, per_epoch: int = 10) -> list[int]:
@@ -233,4 +232,6 @@ def test_a_sample_has_no_row_that_is_held_out() -> None:
     schedule = Schedule(5000, 100, valid=0.5)
     sample = witness_of(5000, schedule).view().sample
     assert len(sample) == 2000 and not set(sample) & set(schedule.valid_rows.tolist())
-    assert np.array_equal(sample, witness_of(5000, schedule, side="shop").view().sample), "all sides sample the same"
+    assert np.array_equal(sample, witness_of(5000, schedule, Recording("shop")).view().sample), (
+        "all sides sample the same"
+    )

@@ -24,7 +24,8 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_party import KEPT
 from colonnade.store.view_files import has_view, read_view
 from colonnade.wire.ledger import OWNER
-from colonnade.wire.view import EVERYBODY, View
+from colonnade.wire.view import View
+from colonnade.wire.witness import Recording
 
 BEHIND_REQUESTS = ("apart", "ray")
 """Runtimes that agree with ``loop`` bit for bit, and keep the parties' states elsewhere."""
@@ -40,14 +41,21 @@ def view_of(run: Run | str | Path, tables: Sequence[Table] | None = None) -> Vie
     return read_view(Path(run))[0] if tables is None or has_view(Path(run)) else replayed(run, tables)
 
 
-def replayed(run: Run | str | Path, tables: Sequence[Table], *, test: Sequence[Table] | None = None) -> View:
+def replayed(
+    run: Run | str | Path,
+    tables: Sequence[Table],
+    *,
+    test: Sequence[Table] | None = None,
+    record: Recording | None = None,
+) -> View:
     """Train a run of one process again from its plan, and give what travelled.
 
     ``tables`` are those that it was trained on, and ``test`` those that it was tested on, if their messages matter.
+    ``record`` says how much is kept.
     """
     done = run if isinstance(run, Run) else resume(run, tables, train=False)
     _check_repeats(done, tables)
-    again = start(_plan_of(done), tables, record=EVERYBODY)
+    again = start(_plan_of(done), tables, record=record or Recording())
     taught = done.states_to_save[OWNER].get("taught")
     if taught is not None:
         again.teach(taught)

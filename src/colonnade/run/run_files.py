@@ -16,6 +16,7 @@ from colonnade.store.budget_file import is_written, load_budgets, save_budgets
 from colonnade.store.preparation_files import write_preparations
 from colonnade.store.run_folder import check_vacant, history_csv, run_name
 from colonnade.store.view_files import ViewFolder, ViewIndex, has_view, read_view
+from colonnade.wire.witness import Witness
 
 if TYPE_CHECKING:
     from colonnade.run.training import Run
@@ -98,16 +99,19 @@ def go_on_with_view(run: Run, folder: Path) -> None:
     witness = run.model.witness
     if witness is None:
         return
-    if not has_view(folder):
-        witness.begin_at(run.round)
-        return
+    if has_view(folder):
+        _take_up_view(run, witness, folder)
+    witness.begin_at(run.round)
+
+
+def _take_up_view(run: Run, witness: Witness, folder: Path) -> None:
     view, index = read_view(folder)
     if index.run != run_name(run.description):
         raise CheckpointError(f"{folder / 'view'} is the view of another run; bring back this run's, or delete it.")
     if index.round != run.round:  # a crash came between writing the view and the checkpoint
         lines = (((row.purpose, row.step, row.sender, row.receiver), row) for row in run.ledger.rows)
         view = replace(view, counts={line: (row.messages, row.payload) for line, row in lines})
-    witness.go_on(view, index.facts, run.round)
+    witness.go_on(view, index.facts, index.round)
 
 
 def write_budgets(run: Run) -> None:

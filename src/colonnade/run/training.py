@@ -25,6 +25,7 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.store.view_files import ViewFolder, has_view, read_view
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.view import View
+from colonnade.wire.witness import Recording
 
 __all__ = ["Run", "Settings"]
 
@@ -48,7 +49,7 @@ class Run:
     ) -> None:
         """``opened``: without the tables that it was trained on, to predict only."""
         self.description = description or {}
-        record = "" if opened else self.description.get("record", "")
+        record = None if opened or "record" not in self.description else Recording(**self.description["record"])
         self.model = model = Model(tables, plan, remote=remote, secrets=secrets, record=record)
         self.method, self.task, self.seals, self.names = model.method, model.task, model.seals, model.names
         self.owner, self.parties, self.ledger, self.schedule = model.owner, model.parties, model.ledger, model.schedule

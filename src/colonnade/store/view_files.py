@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from colonnade.disk.json_form import ANYTHING, COUNT, FLAG, TEXT, Form, first_wrong
+from colonnade.disk.json_form import COUNT, FLAG, TEXT, Form, first_wrong
 from colonnade.disk.small_files import read_json
 from colonnade.disk.tensor_files import read_tensors
 from colonnade.disk.whole_files import make_folder, write_bytes, write_text
@@ -39,7 +39,15 @@ _INDEX: Form = {
     "sample": [COUNT],
     "counts": [{"line": [TEXT], "messages": COUNT, "payload": COUNT}],
     "left_out": [TEXT],
-    "facts": {"*": ANYTHING},
+    "facts": {
+        "per_epoch": COUNT,
+        "stride": COUNT,
+        "edge": COUNT,
+        "halvings": COUNT,
+        "sparse": FLAG,
+        "stopped": (COUNT, None),
+        "gaps": [[COUNT]],
+    },
     "files": [_KEPT],
 }
 _MESSAGE: Form = {

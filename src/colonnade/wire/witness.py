@@ -6,15 +6,16 @@ It is given what a receiver reads, after seals, and changes nothing of it. Rows 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.options import whole
 from colonnade.core.schedule import Schedule, SharedSchedule, Turn, permutation
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, ConfigError
 from colonnade.wire.recorded_epochs import RecordedEpochs
 from colonnade.wire.view import EVERYBODY, Line, Seen, View, size_of
 
@@ -25,10 +26,31 @@ SUM = "sum"
 LASTING = (TRAIN, "test")
 """Tables whose rows are the same in every process of a run."""
 MOST_ROWS = 2000
-MOST_BYTES = 64 << 20
+MEGABYTES = 64
 FEWEST_ROWS = 64
 OF_NO_ROW = frozenset({"head", "block", "blocks", "block_bias", "top", "bias", "w", "norm", "each"})
 """Fields that hold weights or scores, even if they have as many as there are rows by chance."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Whose view is recorded, of how many rows at most, in how much room."""
+
+    side: str = EVERYBODY
+    """The side's name in the ledger, or all of one process."""
+    rows: int = MOST_ROWS
+    megabytes: int = MEGABYTES
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "megabytes"):
+            if whole(getattr(self, name), f"record: {name}") < 1:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)} of what is recorded is out of range; give 1 or more."
+                )
+
+    def plain(self) -> dict[str, Any]:
+        """What a run folder keeps of it."""
+        return asdict(self)
 
 
 class Placed(NamedTuple):
@@ -62,24 +84,16 @@ class Sampled(NamedTuple):
 class Witness:
     """What one side saw, or all sides of one process, of a sample of training rows.
 
-    The same rows are kept in every epoch that ``epochs`` names. What does not fit into ``most_bytes`` is left out
+    The same rows are kept in every epoch that ``epochs`` names. What does not fit is left out
     evenly: first values of no row, then every other epoch, then every other row.
     """
 
-    def __init__(
-        self,
-        sample: Tensor,
-        epochs: RecordedEpochs,
-        *,
-        most_bytes: int = MOST_BYTES,
-        side: str = EVERYBODY,
-        began: int = 0,
-    ) -> None:
-        """``sample`` are row numbers of the training table, in the order in which the last ones may be left out.
-
-        ``began`` is the first round that it sees.
-        """
-        self._drawn, self.rule, self.most_bytes, self.side, self._began = sample, epochs, most_bytes, side, began
+    def __init__(self, sample: Tensor, epochs: RecordedEpochs, how: Recording | None = None) -> None:
+        """``sample`` are row numbers of the training table, in the order in which the last ones may be left out."""
+        how = how or Recording()
+        self._drawn, self.rule, self.side = sample, epochs, how.side
+        self.most_bytes, self._most_asked = how.megabytes << 20, how.rows
+        self.rounds = 0  # how many rounds it has seen
         self.epochs: dict[int, list[Seen]] = {}
         self._counts: dict[Line, list[int]] = {}
         self._sizes: dict[int, int] = {}  # of the values, by epoch
@@ -90,6 +104,7 @@ class Witness:
         self._is_sparse = False  # whether values of no row are kept in one round of an epoch only
         self._stopped: int | None = None  # the round from which on nothing is kept because nothing more fits
         self._went_back = False
+        self._gaps: list[list[int]] = []  # rounds that no witness was there for: the first, and the first after them
 
     @property
     def _order(self) -> Tensor:
@@ -131,9 +146,10 @@ class Witness:
     def _begin(self, epoch: int, transfer: Transfer) -> None:
         """Take up an epoch, and leave out others that are not among the last any more."""
         turn, table = transfer.turn, transfer.turn.table
-        if self._went_back and turn.training:
-            self._went_back = False
-            self.forget_from(turn.round)
+        if turn.training:
+            if self._went_back:
+                self.begin_at(turn.round)
+            self.rounds = max(self.rounds, turn.round + 1)
         if self._placed.setdefault(table, transfer.placed.times) != transfer.placed.times:
             self._forget_table(table)
             self._placed[table] = transfer.placed.times
@@ -165,7 +181,7 @@ class Witness:
         """The sample as a mask: of rows that are trained on, or of all rows of a table that is asked about."""
         table, training = key
         mask = torch.zeros(rows, dtype=torch.bool)
-        mask[self._order if training else drawn(table, rows)[: MOST_ROWS >> self._halvings]] = True
+        mask[self._order if training else drawn(table, rows)[: self._most_asked >> self._halvings]] = True
         return mask
 
     def _split(self, fields: Fields, sampled: Sampled) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -248,10 +264,14 @@ class Witness:
         self._went_back = True
 
     def begin_at(self, round: int) -> None:
-        """Say that rounds before this one were not recorded, because the view of them is lost."""
-        self._began = round
+        """Begin again with this round: what was seen of it and of later ones will come again."""
+        self._went_back = False
+        if round > self.rounds and self.records:
+            self._gaps.append([self.rounds, round])
+        self._forget_from(round)
+        self.rounds = round
 
-    def forget_from(self, round: int) -> None:
+    def _forget_from(self, round: int) -> None:
         """Forget the messages of a round and of those after it: they will be sent again."""
         for epoch, seen in self.epochs.items():
             self.epochs[epoch] = [one for one in seen if one.round < round or _was_asked_after(one, round)]
@@ -277,8 +297,7 @@ class Witness:
     def _left_out(self) -> list[str]:
         """What was not recorded, or did not fit."""
         left, ends = [], "the first and the last" if self.rule.edge == 1 else "the first two and the last two"
-        if self._began:
-            left.append(f"rounds before {self._began} were not recorded")
+        left += [f"nothing was recorded in rounds {first} to {after - 1}" for first, after in self._gaps]
         if self.rule.stride > 1:
             left.append(f"of the epochs between {ends}, only every {self.rule.stride}th was kept")
         if self._is_sparse:
@@ -291,7 +310,7 @@ class Witness:
 
     # keeping it on the disk
 
-    def facts(self) -> dict[str, int | bool | None]:
+    def facts(self) -> dict[str, Any]:
         """What a witness of another process needs beside the view to go on."""
         return {
             "per_epoch": self.rule.per_epoch,
@@ -300,14 +319,14 @@ class Witness:
             "halvings": self._halvings,
             "sparse": self._is_sparse,
             "stopped": self._stopped,
-            "began": self._began,
+            "gaps": self._gaps,
         }
 
-    def go_on(self, view: View, facts: Mapping[str, Any], round: int | None = None) -> None:
-        """Take up what an earlier process saw; of what came after ``round``, what will come again is forgotten."""
+    def go_on(self, view: View, facts: Mapping[str, Any], rounds: int) -> None:
+        """Take up what an earlier process saw in so many rounds."""
         self.rule = replace(self.rule, stride=facts["stride"], edge=facts["edge"])
         self._halvings, self._is_sparse = facts["halvings"], facts["sparse"]
-        self._stopped, self._began = facts["stopped"], facts["began"]
+        self._stopped, self._gaps, self.rounds = facts["stopped"], facts["gaps"], rounds
         self._check(view, facts)
         self._masks, self._placed, self._sampled = {}, {}, None
         self.epochs = {}
@@ -318,8 +337,6 @@ class Witness:
                 self._placed[one.table] = 0
         self._sizes = {epoch: size_of(seen) for epoch, seen in self.epochs.items()}
         self._counts = {line: [*counted] for line, counted in view.counts.items()}
-        if round is not None:
-            self.forget_from(round)
 
     def _check(self, view: View, facts: Mapping[str, Any]) -> None:
         same = np.array_equal(view.sample, np.sort(self._order.numpy()))
@@ -336,15 +353,13 @@ def drawn(table: str, rows: int) -> Tensor:
     return permutation(rows, "witness", table)
 
 
-def witness_of(
-    rows: int, schedule: Schedule | SharedSchedule, *, side: str = EVERYBODY, most_rows: int = MOST_ROWS, began: int = 0
-) -> Witness:
+def witness_of(rows: int, schedule: Schedule | SharedSchedule, how: Recording | None = None) -> Witness:
     """A witness of a training on so many rows, which samples some of those that are not held out."""
+    how = how or Recording()
     held_out = torch.zeros(rows, dtype=torch.bool)
     held_out[schedule.valid_rows] = True
     order = drawn(TRAIN, rows)
-    sample = order[~held_out[order]][:most_rows]
-    return Witness(sample, RecordedEpochs(schedule.rounds_per_epoch), side=side, began=began)
+    return Witness(order[~held_out[order]][: how.rows], RecordedEpochs(schedule.rounds_per_epoch), how)
 
 
 def _was_asked_after(one: Seen, round: int) -> bool:
