@@ -120,6 +120,11 @@ def with_all_choices(cls: type[Method]) -> list[Method]:
     return [build(**dict(zip(cls.choices, words, strict=True))) for words in combinations]
 
 
+def worst(cls: type[Method]) -> Method:
+    """The method with those options that show most of labels, its usual ones if they do."""
+    return max(with_all_choices(cls), key=lambda method: WORDS.index(method.tells_labels))
+
+
 def worst_label_word(cls: type[Method]) -> str:
     """What parties can tell of labels with the worst options."""
-    return max((method.tells_labels for method in with_all_choices(cls)), key=WORDS.index)
+    return worst(cls).tells_labels

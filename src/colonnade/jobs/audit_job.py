@@ -23,7 +23,7 @@ from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
 from colonnade.seal import make_seal
-from colonnade.wire.view import EVERYBODY
+from colonnade.wire.witness import Recording
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Rehearsal:
 
     def train(self, on_round: Callable[[Run], None] | None = None) -> tuple[Run, Sequence[Table]]:
         """Train it, recorded."""
-        return start(self.plan, self.tables, record=EVERYBODY).fit(on_round=on_round), self.tables
+        return start(self.plan, self.tables, record=Recording()).fit(on_round=on_round), self.tables
 
 
 def audit_rehearsal(trained: tuple[Run, Sequence[Table]], on_progress: Progress | None, **how: Any) -> Audit:

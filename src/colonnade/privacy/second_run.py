@@ -16,7 +16,7 @@ from colonnade.privacy.material import Array, Material, SecondRun
 from colonnade.privacy.row_sets import KNOWN_ROWS, in_order
 from colonnade.run.make_plan import start
 from colonnade.runtime.plan import Plan
-from colonnade.wire.view import EVERYBODY
+from colonnade.wire.witness import Recording
 
 SHARE_OF_BUDGET = 0.4
 """Of what is left of the budget, for training the second run."""
@@ -60,7 +60,7 @@ class SecondTraining:
         tables = [table.take(self.rows) for table in self.evidence.tables]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is odd about the tables was said when the first run was trained
-            run = start(self._plan(first.model.plan), tables, record=EVERYBODY).fit()
+            run = start(self._plan(first.model.plan), tables, record=Recording()).fit()
         return Evidence(run.view, tables, run, self.evidence.seed, self.evidence.owners)
 
     def _plan(self, plan: Plan) -> Plan:
