@@ -1,85 +1,55 @@
-"""What adversaries of small real runs have, for tests of attacks.
-
-Messages are noted as the owner's half of the wire sends and opens them. The runs have no seals, so a receiver reads
-what was sent.
-"""
+"""What adversaries of small real runs have, for tests of attacks: made of what the runs recorded."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
+import torch
 
 import colonnade as cn
-from colonnade.core.schedule import OWNER, Turn
+from colonnade.core.schedule import OWNER
 from colonnade.privacy.attack import attacks
-from colonnade.privacy.material import Array, Material, SharedValue, Stream
-from colonnade.wire.owner_half import OwnerHalf
-
-Key = tuple[str, str, str, str]
-
-
-@dataclass
-class Recording:
-    """All messages of training: by sender, receiver, step and field, what each round had."""
-
-    rows: int
-    told: dict[Key, dict[int, tuple[Array | None, Array]]] = field(default_factory=lambda: defaultdict(dict))
-
-    def note(self, sender: str, receiver: str, step: str, message: Any, turn: Turn) -> None:
-        if not turn.training:
-            return
-        for name, value in zip(message._fields, message, strict=True):
-            of_rows = value.ndim > 1 and len(value) == len(turn.rows) and name != "head"
-            rows = turn.rows.numpy() if of_rows else None
-            self.told[sender, receiver, step, name][turn.round] = rows, value.detach().numpy().copy()
-
-    def streams(self) -> list[Stream]:
-        return [self._stream(key, by_round) for key, by_round in self.told.items() if self._is_of_rows(by_round)]
-
-    def shared(self) -> list[SharedValue]:
-        others = {key: by_round for key, by_round in self.told.items() if not self._is_of_rows(by_round)}
-        return [
-            SharedValue(*key, np.array(sorted(by_round)), np.stack([by_round[one][1] for one in sorted(by_round)]))
-            for key, by_round in others.items()
-        ]
-
-    @staticmethod
-    def _is_of_rows(by_round: dict[int, tuple[Array | None, Array]]) -> bool:
-        return next(iter(by_round.values()))[0] is not None
-
-    def _stream(self, key: Key, by_round: dict[int, tuple[Array | None, Array]]) -> Stream:
-        rounds = sorted(by_round)
-        width = by_round[rounds[0]][1][0].size
-        values = np.full((len(rounds), self.rows, width), np.nan, dtype=np.float32)
-        for place, number in enumerate(rounds):
-            rows, value = by_round[number]
-            values[place, rows] = value.reshape(len(value), -1)
-        return Stream(*key, np.array(rounds), values)
+from colonnade.privacy.material import Array, Material, Network, SharedValue, Stream
+from colonnade.runtime.loop import LoopGroup
+from colonnade.wire.view import View
 
 
-@contextmanager
-def recording(rows: int) -> Iterator[Recording]:
-    """Notes every message of training, both ways."""
-    noted, opened, sealed = Recording(rows), OwnerHalf.open, OwnerHalf.seal
+def streams_of(view: View) -> list[Stream]:
+    """What travelled in training about each sampled row."""
+    found: dict[Any, dict[int, tuple[Array, Array]]] = defaultdict(dict)
+    for one in view.seen:
+        if one.purpose == "train" and one.table == "train":
+            for name, value in one.fields.items():
+                rows = np.searchsorted(view.sample, one.rows)
+                found[one.sender, one.receiver, one.step, name][one.round] = rows, value.reshape(len(rows), -1)
+    return [_stream(key, by_round, len(view.sample)) for key, by_round in found.items()]
 
-    def open_one(half: OwnerHalf, answer: Any, party: str, step: str, turn: Turn, **options: Any) -> Any:
-        message = opened(half, answer, party, step, turn, **options)
-        noted.note(party, turn.leader, step, message, turn)
-        return message
 
-    def seal_one(half: OwnerHalf, message: Any, parties: Sequence[str], step: str, turn: Turn) -> Any:
-        for party in parties:
-            noted.note(turn.leader, party, step, message, turn)
-        return sealed(half, message, parties, step, turn)
+def _stream(key: tuple[str, str, str, str], by_round: dict[int, tuple[Array, Array]], rows: int) -> Stream:
+    rounds = sorted(by_round)
+    values = np.full((len(rounds), rows, by_round[rounds[0]][1].shape[1]), np.nan, dtype=np.float32)
+    for place, number in enumerate(rounds):
+        values[place, by_round[number][0]] = by_round[number][1]
+    return Stream(*key, np.array(rounds), values)
 
-    with patch.object(OwnerHalf, "open", open_one), patch.object(OwnerHalf, "seal", seal_one):
-        yield noted
+
+def shared_of(view: View) -> list[SharedValue]:
+    """What travelled in training and belongs to no row."""
+    found: dict[Any, dict[int, Array]] = defaultdict(dict)
+    for one in view.seen:
+        if one.purpose == "train":
+            for name, value in one.others.items():
+                found[one.sender, one.receiver, one.step, name][one.round] = value
+    return [
+        SharedValue(*key, np.array(sorted(by_round)), np.stack([by_round[one] for one in sorted(by_round)]))
+        for key, by_round in found.items()
+    ]
 
 
 def materials_of(tables: Sequence[cn.Table], method: Any, **options: Any) -> dict[tuple[str, str], Material]:
@@ -87,11 +57,10 @@ def materials_of(tables: Sequence[cn.Table], method: Any, **options: Any) -> dic
 
     A party is after the labels and, if the owner has columns, those; the owner is after each party's columns.
     """
-    with recording(tables[0].rows) as noted:
-        cn.train(tables, method, **{"rounds": 24, "batch": 64, "seed": 0} | options)
-    streams, shared = noted.streams(), noted.shared()
-    labels = np.asarray(tables[0].labels)
-    columns = {OWNER if place == 0 else table.name: numbers_of(table) for place, table in enumerate(tables)}
+    run = cn.train(tables, method, record=True, **{"rounds": 24, "batch": 64, "seed": 0} | options)
+    streams, shared, rows = streams_of(run.view), shared_of(run.view), run.view.sample
+    labels = np.asarray(tables[0].labels)[rows]
+    columns = {OWNER if place == 0 else table.name: numbers_of(table, rows) for place, table in enumerate(tables)}
     found = {}
     for party in [table.name for table in tables[1:]]:
         classes = int(labels.max()) + 1 if labels.ndim == 1 and labels.dtype.kind == "i" else 0
@@ -111,14 +80,34 @@ def materials_of(tables: Sequence[cn.Table], method: Any, **options: Any) -> dic
                     shared=tuple(one for one in shared if (one.sender, one.receiver) == (of, adversary)),
                     own=columns[adversary],
                     labels=labels if adversary == OWNER else None,
+                    network=None if adversary == OWNER else network_of(run, adversary),
                     categories=two_valued(truth) if secret == "columns" else {},
                 )
             )
     return found
 
 
-def numbers_of(table: cn.Table) -> Array | None:
-    return None if table.columns is None else table.columns.flatten(1).float().numpy()
+def network_of(run: cn.Run, party: str) -> Network | None:
+    """The party's trained network and one with fresh weights, of a run whose runtime is "loop"."""
+    (group,) = [one for one in run.parties.backend.grouping.groups if run.parties.names.index(party) in one.members]
+    if not isinstance(group, LoopGroup) or "net" not in group.loop_nets:
+        return None
+    trained, shape = group.loop_nets["net"].module, group.tables["train"].shape
+    untrained = deepcopy(trained)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        for layer in untrained.modules():
+            getattr(layer, "reset_parameters", lambda: None)()
+
+    def reads(module: torch.nn.Module, rows: Array) -> Array:
+        with torch.no_grad():
+            return module(torch.from_numpy(rows).reshape(len(rows), *shape)).flatten(1).numpy()
+
+    return Network(partial(reads, trained), partial(reads, untrained))
+
+
+def numbers_of(table: cn.Table, rows: Array) -> Array | None:
+    return None if table.columns is None else table.draw(torch.from_numpy(rows)).flatten(1).numpy()
 
 
 def two_valued(columns: Array) -> dict[int, int]:
@@ -184,3 +173,48 @@ def planted_score(name: str, material: Material, seed: int = 2) -> float:
         assert before.values.shape == after.values.shape and before.values.dtype == after.values.dtype
         assert np.array_equal(np.isnan(before.values), np.isnan(after.values))
     return score(planted, attack.guess(planted, np.random.default_rng(seed)))
+
+
+# Small real runs
+
+
+@cache
+def breast_cancer(method: Any, owner: str = "labels") -> dict[tuple[str, str], Material]:
+    """Three rounds of four of 455 people; with ``owner="first"`` the owner has the columns of the first party."""
+    train, _ = cn.load("breast_cancer", **({"owner": owner} if owner == "first" else {}))
+    return materials_of(train, method)
+
+
+@cache
+def digits(method: Any) -> dict[tuple[str, str], Material]:
+    """Two parties with half of each picture, ten classes, three epochs."""
+    train, _ = cn.load("digits", parties=2)
+    return materials_of(train, method, rounds=18, batch=256)
+
+
+def table_federation(columns: Array, labels: Array) -> list[cn.Table]:
+    """An owner with these labels, and two parties with half of the columns each."""
+    ids = np.arange(len(columns))
+    halves = np.array_split(((columns - columns.mean(0)) / columns.std(0)).astype(np.float32), 2, axis=1)
+    owner = cn.Table(ids=ids, labels=labels, name="owner")
+    return [owner, *(cn.Table(ids=ids, columns=half, name=f"half {k}") for k, half in enumerate(halves))]
+
+
+@cache
+def diabetes(method: Any) -> dict[tuple[str, str], Material]:
+    """Values: how far the disease of 442 people went."""
+    from sklearn.datasets import load_diabetes
+
+    data = load_diabetes()
+    return materials_of(table_federation(data.data, data.target.astype(np.float32)), method)
+
+
+@cache
+def three_labels(method: Any) -> dict[tuple[str, str], Material]:
+    """Several labels: three bits of which digit it is, by 64 pixels."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    bits = np.stack([data.target >> place & 1 for place in range(3)], axis=1).astype(np.float32)
+    kept = data.data.std(0) > 0
+    return materials_of(table_federation(data.data[:600, kept] + 1e-3, bits[:600]), method, task="several")
