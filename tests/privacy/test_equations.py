@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_materials import breast_cancer, materials_of, noise_instead, planted_score, result
+from benchmarks.attack_materials import materials_of, noise_instead, planted_score, result
+from run_materials import breast_cancer
 from torch import nn
 
 import colonnade as cn

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_materials import breast_cancer, diabetes, digits, noise_instead, planted_score, result
+from benchmarks.attack_materials import noise_instead, planted_score, result
+from run_materials import breast_cancer, diabetes, digits
 
 from colonnade.privacy.attacks.few_labels import OneLabel, TenLabels
 from colonnade.privacy.attacks.small_models import first_of_each_class

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from run_materials import breast_cancer, digits, noise_instead, planted_score, result, score
+from benchmarks.attack_materials import noise_instead, planted_score, result, score
+from run_materials import breast_cancer, digits
 
 from colonnade.privacy.attacks.gradient_scoring import GradientScoring
 from colonnade.privacy.attacks.row_scores import scores_by_round, scores_of_rows

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_materials import noise_instead, planted_score, result, split
+from benchmarks.attack_materials import noise_instead, planted_score, result, split
 
 import colonnade as cn
 from colonnade.privacy.attacks.membership import Membership
@@ -31,7 +31,7 @@ def material() -> Material:
     labels[odd] = (labels[odd] + 3) % 10
     whole = [replace(whole[0], labels=labels), *whole[1:]]
     members, others, apart = ([table.take(np.arange(k, k + 300)) for table in whole] for k in (0, 300, 600))
-    options = {"rounds": 600, "batch": 100, "seed": 0}
+    options = {"rounds": 300, "batch": 100, "seed": 0}
     target, reference = (cn.train(rows, "splitnn", **options) for rows in (members, apart))
     asked = [table.take(np.arange(600)) for table in whole]
     stream = Stream("owner", "client", "predict", "o", np.zeros(1, dtype=np.int64), outputs_of(target, asked)[None])

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from run_materials import breast_cancer, noise_instead, planted_score, result
+from benchmarks.attack_materials import noise_instead, planted_score, result
+from run_materials import breast_cancer
 
 from colonnade.privacy.attack import attacks
 
