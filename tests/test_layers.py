@@ -193,6 +193,7 @@ PUBLIC = [
     "train",
 ]
 HOOKS = {
+    "Attack": "an attack on a part of a secret says which part it is judged by",
     "Method": "a method replaces what it does otherwise than most",
     "SeveralOwners": "what methods of several owners share is a method without a round",
     "Task": "a task replaces what differs from plain outputs",

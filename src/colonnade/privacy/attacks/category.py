@@ -16,6 +16,9 @@ from colonnade.privacy.attacks.secret_streams import embeddings_of, label_target
 from colonnade.privacy.attacks.small_models import as_guess, logistic
 from colonnade.privacy.material import Array, Material
 
+COMMON = 0.95
+"""The greatest share that the commonest value may have: of rarer ones too few rows are known, and judged."""
+
 
 @register
 class Category(Attack):
@@ -34,7 +37,7 @@ class Category(Attack):
         """The material with the numbers of the column's values as its truth."""
         if material.truth.ndim == 1 or not material.categories:
             return material
-        column = max(material.categories, key=lambda name: _evenness(material.truth[:, name]))
+        column = max(material.categories, key=lambda number: _evenness(material.truth[:, number]))
         values, numbers = np.unique(material.truth[:, column], return_inverse=True)
         return replace(material, truth=numbers.astype(np.int64), classes=max(len(values), 2))
 
@@ -42,6 +45,9 @@ class Category(Attack):
         """It needs a categorical column, messages and known rows."""
         if not material.categories:
             return "no column is categorical"
+        counts = np.bincount(self.judged(material).truth)
+        if counts.max() > COMMON * counts.sum():
+            return f"every categorical column has the same value in more than {COMMON:.0%} of the rows"
         return lacks_rows(material) if received(material) else "no messages were received"
 
     def guess(self, material: Material, rng: np.random.Generator) -> Array:

@@ -66,8 +66,7 @@ def logistic(x: Array, rows: Array, labels: Array, classes: int) -> Array:
         return scores
     with _quiet():
         model = LogisticRegression(max_iter=200).fit(x[rows], labels)
-    with np.errstate(divide="ignore"):  # of a probability that is 0
-        scores[:, found] = model.predict_log_proba(x).clip(-1e2)
+    scores[:, found] = np.log(np.maximum(model.predict_proba(x), np.finfo(np.float32).tiny))
     return scores
 
 
