@@ -4,8 +4,9 @@
     python -m benchmarks.canaries --half           the same for seals that add half the noise they say
     python -m benchmarks.canaries --work 48000000  more canaries for Noise
 
-Three tables: label seals, by one call of what an owner calls before training; ``Noise``, by a party's end of the channel
-until its budget refuses; and whole trainings on credit default whose labels are coins, judged by what a party receives.
+Three tables: label seals, by one call of what an owner calls before training; ``Noise``, by a party's end of the
+channel until its budget refuses; and whole trainings on credit default whose labels are coins, judged by what a party
+receives.
 """
 
 from __future__ import annotations

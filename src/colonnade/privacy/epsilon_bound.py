@@ -14,8 +14,8 @@ output guesses some of the coins. Differential privacy bounds how many of those 
   of a right and b of a wrong guess satisfy ``a <= e^eps b + delta``, and both are bounded by Clopper and Pearson. The
   rule that decides whether to guess must be fixed beforehand.
 
-With delta > 0 one run has a limit that no number of canaries moves: a mechanism may show all of i canaries with
-probability ``2 m delta / i``. At 95 % confidence and delta 1e-5 one run refutes nothing above about epsilon 8.
+With delta > 0 the first bound has a limit that no number of canaries moves, because its second term grows with them: at
+95 % confidence and delta 1e-5 it refutes nothing above about epsilon 8. It is meant for p-values below 1/2.
 """
 
 from __future__ import annotations
