@@ -14,8 +14,8 @@ output guesses some of the coins. Differential privacy bounds how many of those 
   of a right and b of a wrong guess satisfy ``a <= e^eps b + delta``, and both are bounded by Clopper and Pearson. The
   rule that decides whether to guess must be fixed beforehand.
 
-With delta > 0 one run has a limit that no number of canaries moves: a mechanism may show all of i canaries with
-probability ``2 m delta / i``. At 95 % confidence and delta 1e-5 one run refutes nothing above about epsilon 8.
+With delta > 0 the first bound has a limit that no number of canaries moves, because its second term grows with them: at
+95 % confidence and delta 1e-5 it refutes nothing above about epsilon 8. It is meant for p-values below 1/2.
 """
 
 from __future__ import annotations
@@ -44,11 +44,15 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     True
     """
     _check(canaries, guesses, correct)
-    chance = _binomial(guesses, epsilon)
-    tail = float(chance[correct:].sum())
-    if correct == 0 or delta == 0.0:
+    low, high = _window(guesses, 1.0 / (1.0 + math.exp(-epsilon)))
+    if correct < low:
+        return 1.0
+    logs = -float(np.logaddexp(0.0, -epsilon)), -float(np.logaddexp(0.0, epsilon))
+    tail = float(_chances(guesses, *logs, correct, max(correct, high)).sum())
+    if correct == low or delta == 0.0:
         return min(tail, 1.0)
-    nearer = np.cumsum(chance[correct - 1 :: -1]) / np.arange(1, correct + 1)  # (f(v - i) - f(v)) / i
+    below = _chances(guesses, *logs, low, correct - 1)[::-1]
+    nearer = np.cumsum(below) / np.arange(1, len(below) + 1)  # (f(v - i) - f(v)) / i
     return min(tail + 2.0 * canaries * delta * float(nearer.max()), 1.0)
 
 
@@ -96,23 +100,27 @@ def _at_most(trials: int, hits: int, rate: float) -> float:
         return 0.0
     if not 0.0 < rate < 1.0:
         return float(rate <= 0.0)
-    number = np.arange(hits + 1)
-    logs = _log_choose(trials)[: hits + 1] + number * math.log(rate) + (trials - number) * math.log1p(-rate)
-    return float(np.exp(logs).sum())
+    low, high = _window(trials, rate)
+    return float(_chances(trials, math.log(rate), math.log1p(-rate), low, min(hits, high)).sum())
 
 
-def _binomial(guesses: int, epsilon: float) -> NDArray[np.float64]:
-    """The distribution of Binomial(guesses, e^epsilon / (1 + e^epsilon)), from 0 to ``guesses``."""
-    number = np.arange(guesses + 1)
-    wrong = -float(np.logaddexp(0.0, epsilon))  # log(1 / (1 + e^epsilon))
-    return np.asarray(np.exp(_log_choose(guesses) + guesses * wrong + number * epsilon))
+def _window(trials: int, rate: float) -> tuple[int, int]:
+    """The hits beyond which all the others together have no probability that a float could tell from zero."""
+    mean, room = trials * rate, 40.0 * math.sqrt(trials * rate * (1.0 - rate)) + 40.0
+    return max(0, math.floor(mean - room)), min(trials, math.ceil(mean + room))
 
 
-@lru_cache(maxsize=4)
-def _log_choose(trials: int) -> NDArray[np.float64]:
-    """The logarithm of trials over k, for every k."""
-    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
-    return np.asarray(factorial[-1] - factorial - factorial[::-1])
+def _chances(trials: int, log_hit: float, log_miss: float, low: int, high: int) -> NDArray[np.float64]:
+    """The binomial probabilities of ``low`` to ``high`` hits."""
+    hits = np.arange(low, high + 1)
+    factorial = _log_factorials(1 << trials.bit_length())
+    ways = factorial[trials] - factorial[hits] - factorial[trials - hits]
+    return np.asarray(np.exp(ways + hits * log_hit + (trials - hits) * log_miss))
+
+
+@lru_cache(maxsize=1)
+def _log_factorials(size: int) -> NDArray[np.float64]:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, size + 1)))])
 
 
 def _edge(holds: Callable[[float], bool], high: float) -> tuple[float, float]:

@@ -60,9 +60,9 @@ def prove_from_messages(
                 "number per class for every canary."
             )
     first, second = PAIR
-    values = [stream.values[..., first] - stream.values[..., second] for stream in streams]
-    scores = np.nan_to_num(np.nanmean(np.concatenate(values), axis=0))
-    return judge(name, seal, classes, coins, scores)
+    scores = np.concatenate([stream.values[..., first] - stream.values[..., second] for stream in streams])
+    received = np.maximum((~np.isnan(scores)).sum(0), 1)
+    return judge(name, seal, classes, coins, np.nansum(scores, axis=0) / received)
 
 
 def judge(name: str, seal: RandomLabels | LaplaceLabels, classes: int, coins: Array, scores: Array) -> EpsilonProof:

@@ -33,9 +33,10 @@ WORK = 4_000_000
 """Released rows: about four CPU-seconds."""
 _LEAST, _MOST = 500, 1_000_000  # canaries
 _MESSAGE = 100  # a message costs as much as so many of its rows
-_TUNING = 2_000  # canaries of another run
+_TUNING = 2_000  # canaries of another run, at most
 _EACH = 0.975  # confidence of each of the two bounds, so that both hold with 95 %
 _LONG = 8.0  # clips
+_TOO_OFTEN = 8  # times what a budget allows, if it does not refuse
 _FIELDS = {"h": 3, "o": 1}
 
 
@@ -76,7 +77,7 @@ def prove_noise(seal: Noise, rng: np.random.Generator, work: int = WORK) -> Epsi
 def noise_proofs(seal: Noise, rng: np.random.Generator, work: int = WORK) -> NoiseProofs:
     """Both bounds from one set of canaries, which hold together with 95 % confidence."""
     count, often = _size(seal, work)
-    tuning, heard = (_listen(seal, rng, canaries, often) for canaries in (min(count, _TUNING), count))
+    tuning, heard = (_listen(seal, rng, canaries, often) for canaries in (min(count // 5, _TUNING), count))
     right = tuning.scores * tuning.coins
     spread = _Spread(float(right.mean()), float(right.std()))
     chosen = _strongest(heard, spread, seal.delta), _clear(heard, spread, seal.delta)
@@ -118,9 +119,9 @@ def _granted(seal: Noise, releases: int) -> float:
 
 
 def _size(seal: Noise, work: int) -> tuple[int, int]:
-    """How many canaries, and how often each is released at most: twice as often as the budget should allow."""
+    """How many canaries, and how often each is released at most: more often than the budget allows."""
     cost = _MESSAGE if seal.unit == "party" else 1
-    often = min(2 * seal.releases, max(work // (_LEAST * cost), 1))
+    often = min(_TOO_OFTEN * seal.releases, max(work // (_LEAST * cost), 1))
     return min(max(work // (min(often, seal.releases) * cost), _LEAST), _MOST), often
 
 
