@@ -27,6 +27,7 @@ from colonnade.privacy.second_run import SecondTraining
 from colonnade.privacy.verdict import Attempt, Verdict, story
 from colonnade.run.training import Run
 from colonnade.runtime.setup import threads
+from colonnade.wire.view import View
 
 BUDGET = 60.0
 """CPU seconds."""
@@ -172,6 +173,7 @@ def audit(
     budget: float = BUDGET,
     attacks: Sequence[str] | None = None,
     seed: int = 0,
+    view: View | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Measure what a run's messages give away: every attack that fits, with its control, and a verdict for each secret.
@@ -179,7 +181,7 @@ def audit(
     The run was trained with ``record=True``; one that was not is replayed: it is trained once more. ``train`` are its
     tables, which a named data set need not be given. ``budget`` is in CPU seconds; cheap attacks come first, and what
     does not fit is "not tested". ``attacks`` names some of the attacks, by default all are tried; ``progress`` is
-    called with how many are done and how many there are.
+    called with how many are done and how many there are. ``view`` is a view of this run to take instead of its own.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("breast_cancer")
@@ -189,7 +191,7 @@ def audit(
     'read'
     """
     chosen, clock = chosen_attacks(attacks), Clock(checked_budget(budget))
-    evidence = evidence_of(run, train, seed_of(seed))
+    evidence = evidence_of(run, train, seed_of(seed), view)
     with threads(1), threadpool_limits(1):
         proofs = proofs_of(run, clock, evidence.seed)
         found = list(guesses(evidence, chosen, clock, progress or (lambda done, in_all: None)))

@@ -13,13 +13,14 @@ from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.privacy.cases import Case, Evidence
 from colonnade.privacy.replay import replayed
+from colonnade.run.make_plan import outline_of
 from colonnade.run.training import Run
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import View
 
 
-def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence:
-    """The view that a run recorded, or that its replay gives, with the tables that it is about."""
+def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int, view: View | None = None) -> Evidence:
+    """The given view, or that which a run recorded or its replay gives, with the tables that it is about."""
     origin = run.description.get("data") or {}
     if tables is None and "load" in origin:
         tables = reload(origin)
@@ -29,12 +30,18 @@ def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int) -> Evidence
             "on, because guesses are judged by them."
         )
     check_federation(tables, several=True)
-    if run.is_recorded:
-        view = run.view
-        check_against_ledger(view, run.ledger)
-    else:
-        view = replayed(run, tables)
+    check_same_tables(run, tables)
+    if view is None:
+        view = run.view if run.is_recorded else replayed(run, tables)
+    check_against_ledger(view, run.ledger)
     return Evidence(view, tables, run, seed, tuple(run.ledger.owners))
+
+
+def check_same_tables(run: Run, tables: Sequence[Table]) -> None:
+    """Refuse other tables than those that the run was trained on."""
+    outline = outline_of(tables)
+    if any(outline[part] != run.description.get(part) for part in outline):
+        raise CheckpointError("the run was trained on other tables than those given; give those, in their order.")
 
 
 def check_against_ledger(view: View, ledger: Ledger) -> None:
