@@ -46,7 +46,7 @@ def audit(
     ] = None,
     seal: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND[:KEY=VALUE,...]", help="Rehearse: with this seal, such as noise:std=0.5."),
+        typer.Option(metavar="KIND[:KEY=VALUE,...]", help="Rehearse: with this seal, such as bits:bits=4."),
     ] = None,
     budget: Annotated[
         float, typer.Option(help="CPU seconds for the attacks; what does not fit is not tested.")
@@ -64,8 +64,9 @@ def audit(
 ) -> None:
     """Attack a run's recorded messages, each attack beside its control, and give a verdict for every secret.
 
-    The verdicts are read, leaks, hints, not decided, nothing found, not tested. The run was trained with record = true,
-    or it is replayed from its checkpoints. The result is kept as audit.json in the run folder, for its report.
+    The verdicts are read, leaks, hints, not decided, nothing found, not tested. A run that was not recorded is
+    replayed: it is trained once more. The result is kept as audit.json in the run folder, for its report.
+    Exit code 3: --fail-on was met. Exit code 4: canaries prove more epsilon than a seal grants.
     """
     if fail_on is not None and fail_on not in FAILS_ON:
         raise unknown("word of --fail-on", fail_on, FAILS_ON)
