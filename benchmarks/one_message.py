@@ -27,7 +27,7 @@ import torch
 import colonnade as cn
 from benchmarks.kept import Found, Kept
 from benchmarks.pixels import PACKERS, packed_size
-from benchmarks.rebuilding import classes_of, columns_of, listening, r2, shuffled
+from benchmarks.rebuilding import WATCHED, classes_of, columns_of, last_read, r2, shuffled
 from benchmarks.table import show
 from colonnade.core.schedule import Schedule
 from colonnade.core.task import Classes
@@ -74,14 +74,13 @@ def one_message(data: str, way: Way, top: str, seed: int, rows: str) -> Found:
     train, test = federations(data)
     began = time.process_time()
     method = cn.OneShot(learn=way.learn, embedding=way.numbers, top=TOPS[top], epochs=10)
-    with listening(train[0].rows) as heard:
-        run = cn.train(train, method, seal=cn.Bits(way.bits), seed=seed, valid=VALID, evaluate_every=10**9)
+    run = cn.train(train, method, seal=cn.Bits(way.bits), seed=seed, valid=VALID, evaluate_every=10**9, record=WATCHED)
     sent = run.ledger.bytes_for("train") + run.ledger.bytes_for("setup")
     held = test if rows == "test" else [table.take(run.schedule.valid_rows.numpy()) for table in train]
     found = {"accuracy": run.evaluate(held)["accuracy"], "bytes": sent, "seconds": time.process_time() - began}
     if rows == "valid":
         return found
-    seen, read = heard.numbers()
+    seen, read = last_read(run.view)
     columns = columns_of(train, seen)
     decoded = {f"{by} {known}": r2(read, columns, known=known, by=by, seed=seed) for by, known in DECODERS}
     decoded["labels only"] = r2(classes_of(train, seen), columns, known=2000, seed=seed)

@@ -10,69 +10,42 @@ decoder reads the numbers of other rows; above 0 it would say that the measure i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
 from sklearn.linear_model import RidgeCV
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
 
 import colonnade as cn
-from colonnade.core.schedule import Turn, permutation
-from colonnade.wire.owner_half import OwnerHalf
+from colonnade.wire.ledger import OWNER
+from colonnade.wire.view import View
 
 Array = np.ndarray
 PENALTIES = 10.0 ** np.arange(0, 6)
-WATCHED, SCORED = 12_000, 4_000  # rows
+SCORED = 4_000  # rows
+WATCHED = cn.Recording(rows=12_000, megabytes=512)
+"""What a run must record (``record=WATCHED``) so that enough rows are there to learn from and to score."""
 
 
-class Heard:
-    """The last numbers that the owner read about some training rows, by sender and field."""
+def last_read(view: View) -> tuple[Array, Array]:
+    """The rows that the owner read something about from everybody in training, and the last such numbers of each.
 
-    def __init__(self, rows: int, watched: int = WATCHED) -> None:
-        self.rows = permutation(rows, "watched")[:watched]
-        self._place = torch.full((rows,), -1)
-        self._place[self.rows] = torch.arange(len(self.rows))
-        self._last: dict[str, Tensor] = {}
-
-    def note(self, sender: str, message: Any, turn: Turn) -> None:
-        """Keep a reply's numbers of the watched rows, if it is one of training and has numbers of every row."""
-        place = self._place[turn.rows] if turn.training else torch.empty(0)
-        for name, value in zip(message._fields, message, strict=True):
-            if turn.training and value.ndim > 1 and len(value) == len(place):
-                numbers = value.detach().flatten(1)
-                last = self._last.setdefault(f"{sender} {name}", torch.full((len(self.rows), numbers.shape[1]), np.nan))
-                last[place[place >= 0]] = numbers[place >= 0]
-
-    def numbers(self) -> tuple[Array, Array]:
-        """The rows that the owner read something about from everybody, and those numbers [rows, numbers]."""
-        read = torch.cat(list(self._last.values()), 1)
-        known = ~read.isnan().any(1)
-        return self.rows[known].numpy(), read[known].numpy()
-
-
-@contextmanager
-def listening(rows: int, watched: int = WATCHED) -> Iterator[Heard]:
-    """Notes every reply in training as the owner reads it; of a blinded sum there is only the sum to be noted."""
-    heard, opened, summed = Heard(rows, watched), OwnerHalf.open, OwnerHalf.open_sum
-
-    def open_one(half: OwnerHalf, answer: Any, party: str, step: str, turn: Turn, **options: Any) -> Any:
-        message = opened(half, answer, party, step, turn, **options)
-        heard.note(party, message, turn)
-        return message
-
-    def open_sum(half: OwnerHalf, blinding: Any, kind: Any, form: Any, task: Any) -> Any:
-        message = summed(half, blinding, kind, form, task)
-        heard.note("sum", message, task.turn)
-        return message
-
-    with patch.object(OwnerHalf, "open", open_one), patch.object(OwnerHalf, "open_sum", open_sum):
-        yield heard
+    Of a blinded sum there is only the sum to be read.
+    """
+    last: dict[str, Array] = {}
+    for one in view.seen:
+        if one.purpose == "train" and one.receiver == OWNER:
+            for name, value in one.fields.items():
+                if value.ndim > 1:
+                    numbers = value.reshape(len(value), -1)
+                    empty = np.full((len(view.sample), numbers.shape[1]), np.nan, dtype=np.float32)
+                    last.setdefault(f"{one.sender} {name}", empty)[np.searchsorted(view.sample, one.rows)] = numbers
+    read = np.concatenate([*last.values()], 1)
+    known = ~np.isnan(read).any(1)
+    return view.sample[known], read[known]
 
 
 def columns_of(tables: Sequence[cn.Table], rows: Array) -> Array:

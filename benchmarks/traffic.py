@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,11 @@ import colonnade as cn
 from benchmarks.kept import Kept
 from benchmarks.picture import picture
 from benchmarks.pixels import packed_size
-from benchmarks.rebuilding import Heard, classes_of, columns_of, listening, r2, shuffled
+from benchmarks.rebuilding import WATCHED, classes_of, columns_of, last_read, r2, shuffled
 from benchmarks.table import show
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
+from colonnade.wire.view import View
 
 Row = dict[str, float]
 Pair = tuple[list[cn.Table], list[cn.Table]]
@@ -130,24 +131,31 @@ class Outcome(NamedTuple):
 
 def found(data: str, name: str, seed: int) -> dict[str, Any]:
     """Train until the target is reached or the rounds are over, or send all pixels, and rebuild."""
-    task, history = TASKS[data], list[Row]()
+    task = TASKS[data]
     rows, test = cn.load(**task.load)
     if name == PIXELS:
         kept = Schedule(rows[0].rows, 1, seed, VALID).train_rows.numpy()
         return {"bytes": packed_size(rows, kept, "lzma")}
-    with listening(rows[0].rows) as heard, contextlib.suppress(ReachedError):
-        train(task, entries(task)[name], seed, (rows, test), history)
-    return {"history": history, "rebuilt": rebuilt(heard, rows, seed)}
+    run = train(task, entries(task)[name], seed, (rows, test))
+    return {"history": run.history, "rebuilt": rebuilt(run.view, rows, seed)}
 
 
-def train(task: Task, entry: Entry, seed: int, pair: Pair, history: list[Row]) -> None:
-    """Train, and keep the evaluations in ``history``."""
+def train(task: Task, entry: Entry, seed: int, pair: Pair) -> cn.Run:
+    """The run, as far as it came before the target was reached."""
+    runs = list[cn.Run]()
 
     def look(one: cn.Run) -> None:
-        history[:] = one.history
-        if history and history[-1]["test_accuracy"] >= task.target:
+        runs[:] = [one]
+        if one.history and one.history[-1]["test_accuracy"] >= task.target:
             raise ReachedError
 
+    with contextlib.suppress(ReachedError):
+        train_on(task, entry, seed, pair, look)
+    return runs[0]
+
+
+def train_on(task: Task, entry: Entry, seed: int, pair: Pair, look: Callable[[cn.Run], None]) -> None:
+    """Train, and let ``look`` see the run after every round."""
     cn.train(
         pair[0],
         entry.method,
@@ -161,12 +169,13 @@ def train(task: Task, entry: Entry, seed: int, pair: Pair, history: list[Row]) -
         seal=entry.seal,
         evaluate_every=entry.look,
         on_round=look,
+        record=WATCHED,
     )
 
 
-def rebuilt(heard: Heard, rows: Sequence[cn.Table], seed: int) -> dict[str, float]:
+def rebuilt(view: View, rows: Sequence[cn.Table], seed: int) -> dict[str, float]:
     """R2 of a decoder of what the owner read, and its two controls."""
-    seen, read = heard.numbers()
+    seen, read = last_read(view)
     columns = columns_of(rows, seen)
     inputs = {"read": read, "labels only": classes_of(rows, seen), "shuffled": shuffled(read, seed)}
     return {name: r2(values, columns, known=KNOWN, seed=seed) for name, values in inputs.items()}

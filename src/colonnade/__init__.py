@@ -12,6 +12,7 @@ Every party keeps its columns; together they hold up one model.
 from colonnade import interrupt as _interrupt  # noqa: F401 - before all that takes long to load
 
 # isort: split
+from colonnade.core.disclosure import Disclosure
 from colonnade.core.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
 from colonnade.core.optim import SGD, Adagrad, Adam
 from colonnade.core.table import Scale, Table, common_rows
@@ -43,6 +44,8 @@ from colonnade.methods import (
 )
 from colonnade.methods.passive import passive_loss
 from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.privacy.audit import audit
+from colonnade.privacy.audit_result import Audit
 from colonnade.run.extension import extend
 from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
@@ -66,6 +69,7 @@ from colonnade.tables.prepare.prepare_tables import prepare
 from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet, read
 from colonnade.version import __version__
+from colonnade.wire.witness import Recording
 
 # isort: split
 from colonnade.core.method import methods  # after the folder of that name, so that the function wins
@@ -89,12 +93,14 @@ __all__ = [
     "Adam",
     "AggVFL",
     "Alignment",
+    "Audit",
     "Bits",
     "Blind",
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
     "Description",
+    "Disclosure",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",
@@ -113,6 +119,7 @@ __all__ = [
     "Preparation",
     "Pretrained",
     "RandomLabels",
+    "Recording",
     "ResNet",
     "Run",
     "Scale",
@@ -133,6 +140,7 @@ __all__ = [
     "VFedMH",
     "__version__",
     "align",
+    "audit",
     "common_rows",
     "datasets",
     "describe",

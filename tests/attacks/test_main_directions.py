@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.rebuilding import classes_of, columns_of, listening, r2, shuffled
+from benchmarks.rebuilding import classes_of, columns_of, last_read, r2, shuffled
 
 import colonnade as cn
 
@@ -13,9 +13,8 @@ import colonnade as cn
 def read_and_columns() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What the owner read, all pixels, and the classes of digits that four parties sent four numbers of."""
     train, _ = cn.load("digits", parties=4)
-    with listening(train[0].rows) as heard:
-        cn.train(train, cn.OneShot(learn="pca", embedding=4, top="linear"), seal=cn.Bits(4), seed=0)
-    rows, read = heard.numbers()
+    method = cn.OneShot(learn="pca", embedding=4, top="linear")
+    rows, read = last_read(cn.train(train, method, seal=cn.Bits(4), seed=0, record=True).view)
     return read, columns_of(train, rows), classes_of(train, rows)
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import colonnade as cn
+import views
 from colonnade.core.method import Method
 from colonnade.core.schedule import Schedule
 from colonnade.core.task import Classes
@@ -27,6 +28,7 @@ from colonnade.methods.label_codes import Labels, labels_received
 from colonnade.methods.steps import Gradient
 from colonnade.runtime.step_words import read_singly
 from colonnade.wire.owner_half import OwnerHalf
+from colonnade.wire.view import View
 
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # float32 after twelve rounds; both runtimes do the same sums in another order
 ROWS, CLASSES, ROUNDS = 60, 3, 12
@@ -141,11 +143,13 @@ class Kept:
     states: dict[str, Tensor]
     sent: list[tuple[str, str, dict[str, Tensor]]] = field(default_factory=list)
     told: list[tuple[dict[str, Tensor], cn.Turn]] = field(default_factory=list)
+    view: View | None = None
 
 
 def keep(run: cn.Run, *said: Any) -> Kept:
     states = {name: value.clone() for name, value in everything(run).items()}
-    return Kept(run, run.ledger.to_json(), without_time(run.history), states, *said)
+    view = None if run.model.witness is None else run.view
+    return Kept(run, run.ledger.to_json(), without_time(run.history), states, *said, view=view)
 
 
 @functools.cache
@@ -166,7 +170,8 @@ def kept(case: Case, runtime: str) -> Kept:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OwnerHalf, "count", counted)
         patch.setattr(OwnerHalf, "seal", sealed)
-        return keep(train(case, runtime, evaluate_every=4), sent, told)
+        # Of two runtimes that agree bit for bit one is recorded, so that recording is seen to change nothing.
+        return keep(train(case, runtime, evaluate_every=4, record=runtime == "loop"), sent, told)
 
 
 def asked_and_summed(run: cn.Run, purposes: Collection[str]) -> tuple[set[str], set[str]]:
@@ -192,6 +197,29 @@ def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
         assert asked_and_summed(run, ["train"])[1] == set(), "it asks one by one, so nothing of it may be blinded"
 
 
+def messages_of(run: cn.Run, case: Case) -> set[tuple[str, str]]:
+    """Step and way of everything that carried something, in training and in every question that may be asked."""
+    for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
+        with suppress(ConfigError):
+            more()
+    lead, owners = run.ledger.owners[0], run.ledger.owners
+
+    def way(line: Any) -> str:
+        from_above = line.sender == lead if line.receiver in owners else line.sender in owners
+        return "down" if from_above else "up"
+
+    return {(line.step, way(line)) for line in run.ledger.rows if line.payload}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_message_is_declared_and_every_declaration_has_a_message(case: Case) -> None:
+    sent, method = messages_of(kept(case, "loop").run, case), case.method
+    told = {(one.step, one.way) for one in method.disclosures}
+    if case.owners == 1:
+        told -= {entry for entry in told if entry[0] in method.owner_steps()}  # to itself an owner sends nothing
+    assert told == sent
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_runtimes_agree(case: Case) -> None:
     loop, fused, wired = (kept(case, runtime) for runtime in RUNTIMES)
@@ -205,6 +233,13 @@ def test_all_runtimes_agree(case: Case) -> None:
             torch.testing.assert_close(other.states[name], value, **TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
     for name, value in loop.states.items():
         assert torch.equal(wired.states[name], value), f"real bytes changed {name}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_witness_sees_all_that_the_ledger_counts(case: Case) -> None:
+    """Every message of every line, and as many bytes: all rows are in the sample."""
+    run = kept(case, "loop").run
+    assert run.view.counts == views.recorded(run.view) == views.counted(run.ledger)
 
 
 ONE_OWNER = [case for case in CASES if case.owners == 1]
@@ -245,10 +280,12 @@ def test_resuming_is_exact(case: Case, runtime: str, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(case, runtime, evaluate_every=4, folder=folder, on_round=die)
+        train(case, runtime, evaluate_every=4, folder=folder, on_round=die, record=runtime == "loop")
     resumed = cn.resume(folder, tables_of(case), test=federation(case.owner))
     assert without_time(resumed.history) == whole.history
     assert resumed.ledger.to_json() == whole.ledger
+    if whole.view is not None:
+        views.check_same(resumed.view, whole.view)
     found = everything(resumed)
     for name, value in whole.states.items():
         assert torch.equal(found[name], value), name

@@ -9,6 +9,7 @@ from colonnade.cli import flare_command as flare
 from colonnade.cli import keys_command as keys
 from colonnade.cli import listing
 from colonnade.cli import predict_command as predict
+from colonnade.cli import privacy_command as privacy
 from colonnade.cli import report_command as report
 from colonnade.cli import select_command as select
 from colonnade.cli import status_command as status
@@ -29,6 +30,7 @@ __all__ = [
     "listing",
     "main",
     "predict",
+    "privacy",
     "report",
     "select",
     "status",

@@ -41,7 +41,7 @@ def live(label: str, console: Console, clock: Clock = time.perf_counter) -> Iter
     if not console.is_terminal or console.is_dumb_terminal:
         yield LineView(console, clock)
         return
-    view = View(label, console, clock)
+    view = LiveView(label, console, clock)
     try:
         yield view
     finally:
@@ -61,7 +61,7 @@ class Speed:
         return (round - before) / (now - then) if now > then else None
 
 
-class View:
+class LiveView:
     """A picture on a terminal, redrawn from time to time; between drawings a round only reads the clock."""
 
     def __init__(self, label: str, console: Console, clock: Clock) -> None:

@@ -63,10 +63,10 @@ def _values(text: str) -> tuple[str, list[Any]]:
     key, sign, values = text.partition("=")
     if not (key and sign and values):
         raise ConfigError(f"--over {text!r} is not KEY=VALUES; write rho=0.5,1,2, for instance.")
-    return key, [_value(value.strip()) for value in values.split(",")]
+    return key, [value_of(value.strip()) for value in values.split(",")]
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A number if it is one, true, false, none, or the text itself."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]

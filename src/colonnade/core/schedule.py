@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from colonnade.core.settings import Settings
 from colonnade.errors import ConfigError
 
 OWNER = "owner"
@@ -166,6 +167,14 @@ class SharedSchedule:
         if len(rows) < own.batch:
             rows = torch.cat([own.batch_of(number - 1)[len(rows) - own.batch :], rows])
         return rows.repeat(math.ceil(self.batch / len(rows)))[: self.batch]
+
+
+def schedule_of(
+    how: Settings, rows: int, *, several_owners: bool, places: tuple[Tensor, ...] = ()
+) -> Schedule | SharedSchedule:
+    """The rows of every round of a training with these settings, as each side works them out by itself."""
+    facts = how.batch, how.seed, how.valid, how.shuffle
+    return SharedSchedule(places or (torch.arange(rows),), *facts) if several_owners else Schedule(rows, *facts)
 
 
 PREDICT_ROWS = 4096  # rows per message when predicting; bounds memory, not bytes

@@ -96,6 +96,14 @@ def compare(first: str | Path, other: str | Path) -> list[str]:
     return [*_differences(a, b), *_differences(b, a)]
 
 
+def log_entries(path: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a log that is whole; the first line that is not right is an error that names it."""
+    try:
+        yield from _entries(path)
+    except _BrokenError as broken:
+        raise FolderError(f"line {broken.line} of {path} {broken}; only whole logs can be compared.") from None
+
+
 def _entries(path: Path, public: bytes | None = None) -> Iterator[dict[str, Any]]:
     """The entries of a log, each after it was checked against the ones before."""
     before, number, whose = START, 0, ("", "")
@@ -156,13 +164,10 @@ def _whose(first: dict[str, Any]) -> tuple[str, str]:
 def _story(path: Path) -> Story:
     passed: dict[tuple[str, str], Passages] = defaultdict(list)
     first: dict[str, Any] = {}
-    try:
-        for line, entry in enumerate(_entries(path), start=1):
-            first = first or entry
-            if entry.get("what") in ("sent", "received"):
-                passed[entry["what"], str(entry.get("peer"))].append((line, _passage(entry)))
-    except _BrokenError as broken:
-        raise FolderError(f"line {broken.line} of {path} {broken}; only whole logs can be compared.") from None
+    for line, entry in enumerate(log_entries(path), start=1):
+        first = first or entry
+        if entry.get("what") in ("sent", "received"):
+            passed[entry["what"], str(entry.get("peer"))].append((line, _passage(entry)))
     side, job = _whose(first)
     return Story(side, job, passed)
 

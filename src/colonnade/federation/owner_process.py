@@ -34,6 +34,7 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.schema import Schema
 from colonnade.store import checkpoint
 from colonnade.tables.align.alignment_owner import Progress
+from colonnade.wire.ledger import OWNER
 
 
 class OwnerProcess:
@@ -70,12 +71,14 @@ class OwnerProcess:
 
             def after(done: Run) -> None:
                 absence.look(done)
+                session.record.note()
                 session.status.round(done.round)
                 session.metrics.round_done(done.round)
                 if on_round is not None:
                     on_round(done)
 
             run.fit(test or None, after)
+            session.record.note()
             run.report(self.folder / "report.html")
             session.tell_end(run.parties)
         session.finish(rounds=run.round)
@@ -129,13 +132,16 @@ class OwnerProcess:
         session.status.describe(self.job_file.job.name, what.settings.rounds)
         handshake.sign_plan(self._planned(what, tables, schema))
         session.folder.keep_plan(handshake.plan)
-        run = start(what, tables, self.folder, session.remote_setup(schema, session.folder.secret))
+        record = self.job_file.audit.of(OWNER)
+        run = start(what, tables, self.folder, session.remote_setup(schema, session.folder.secret), record=record)
         if checkpoint.is_there(self.folder / "checkpoints"):
             run.load(self.folder)
         else:
             run.ledger.add(session.aligned.ledger)
             if self.extended is not None:
                 run.owner.replies.update(self.extended.replies_of(self.terms))
+        if run.model.witness is not None:
+            session.record.follow(run.model.witness)
         return run
 
     def _networks(self, own: Table) -> Any:

@@ -27,10 +27,12 @@ from colonnade.federation.listener import Listener
 from colonnade.federation.owner_alignment import AlignedRows, align_rows
 from colonnade.federation.owner_handshake import OwnerHandshake
 from colonnade.federation.owner_transport import Connections, OwnerRecords, OwnerTransport
+from colonnade.federation.packet_sample import PacketSample
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.status_file import StatusFile
 from colonnade.federation.terms import LIMIT, job_id
+from colonnade.federation.view_record import ViewRecord
 from colonnade.runtime.parties import AllParties
 from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_setup import RemoteSetup
@@ -79,12 +81,13 @@ class OwnerSession:
             job_file.others,
             os.urandom(16),
             job_file.federation.deadline,
-            OwnerRecords(self.audit, self.metrics, self.status),
+            OwnerRecords(self.audit, self.metrics, self.status, PacketSample(self.parties)),
             enter=lambda party: self.handshake.enter(party),
         )
         self.handshake = OwnerHandshake(job.terms, self.identity, JobFolder(job.run_folder), self.transport)
         self.end = EndOfJob(self.folder, self.transport, self.identity, self.handshake.job)
         self.aligned = AlignedRows()
+        self.record = ViewRecord(job.run_folder, self.audit, self.transport.packets, job_id(job.terms).hex())
 
     # from the first connection to the common rows
 

@@ -14,6 +14,7 @@ from colonnade.federation.answer_forms import checked_answer
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import Facts, answer_in, word_packet
 from colonnade.federation.hello import check_hello
+from colonnade.federation.packet_sample import PacketSample
 from colonnade.federation.party_link import Outgoing, PartyLink
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.protocol import REQUEST
@@ -55,6 +56,8 @@ class OwnerRecords:
     audit: AuditLog
     metrics: Metrics
     status: StatusFile
+    packets: PacketSample
+    """A few packets as they are, if the owner records its view."""
 
 
 class OwnerTransport:
@@ -76,6 +79,7 @@ class OwnerTransport:
         """``keys`` are the parties' public identities by name; ``incarnation`` is this owner's process."""
         self.connections, self.incarnation, self.deadline, self.enter = connections, incarnation, deadline, enter
         self.audit, self.metrics, self.status = records.audit, records.metrics, records.status
+        self.packets = records.packets
         self.links = {name: PartyLink(name, key) for name, key in keys.items()}
 
     # requests and replies of an alignment or a run
@@ -249,6 +253,7 @@ class OwnerTransport:
     def _send(self, link: PartyLink, request: Outgoing) -> None:
         # before it leaves, though the connection may turn out to be broken
         self.audit.sent(link.name, request.what, request.data, round=request.round)
+        self.packets.offer("sent", link.name, request.data)
         self.connections.send(link.name, link.connection, request.data)
         self.metrics.sent(link.name, len(request.data))
 
@@ -263,6 +268,7 @@ class OwnerTransport:
         except MessageError as error:
             raise MessageError(f"'{link.name}' sent what is no reply: {error}") from None
         self.audit.received(link.name, what, data, round=number)
+        self.packets.offer("received", link.name, data)
         self.metrics.received(link.name, len(data))
         return data
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from colonnade.core.randomness import Randomness
@@ -21,9 +22,12 @@ from colonnade.federation.description_server import DescriptionServer
 from colonnade.federation.extended_job import EarlierRun
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_parts import align_terms_of, party_spec, stand_in
+from colonnade.federation.packet_sample import PacketSample
 from colonnade.federation.party_counts import question_of_a_description, question_of_a_run
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
+from colonnade.federation.view_record import ViewRecord
+from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.runtime.remote.scope import EVALUATION, PREDICTION, TRAINING
@@ -81,6 +85,12 @@ class PartyJob:
         """The folder of the run that is trained, or whose model predicts."""
         return self.training.of_run(self.run)
 
+    @cached_property
+    def view_record(self) -> ViewRecord:
+        """What this party records of a training, if its file says so."""
+        job = f"{self.job.hex()}/{self.run}"
+        return ViewRecord(self.run_folder.folder, self.audit, PacketSample([OWNER]), job)
+
     # servers
 
     def alignment_server(self, session: bytes) -> AlignmentServer:
@@ -108,12 +118,15 @@ class PartyJob:
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, *tables)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         scope = TRAINING if self.earlier is None else EVALUATION
-        spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums)
+        record = self.party_file.audit.of(self.name)
+        spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums, record=record)
         if spec.method.most_rounds == 1:
             spec = replace(spec, only_question=question_of_a_run(own.folder, self.name))
         party = PartyServer(spec, StateFolder(own.folder / "states"))
         if self.earlier is not None:
             party.take_over(self.earlier.state())
+        if party.witness is not None:
+            self.view_record.go_on(party.witness)
         party.take_up()
         log.info("begins with %d rows of shape %s", spec.table.rows, "x".join(map(str, spec.table.shape)))
         return party
@@ -171,6 +184,21 @@ class BudgetKeeper:
         if budget is not None and budget.releases != self._released:
             save_budgets(job.training.folder, server.ends, [job.name])
             self._released = budget.releases
+
+
+class ViewKeeper:
+    """Samples the packets of a training whose view is recorded, and writes the view whenever a state is kept."""
+
+    def before(self, packet: Packet, server: RequestServer, job: PartyJob) -> None:
+        """Write what was seen before a state is kept, so that no state is newer than the view."""
+        if packet.kind in ("keep", "end") and isinstance(server, PartyServer) and server.witness is not None:
+            job.view_record.write(server.witness.rounds)
+
+    def after(self, exchange: tuple[bytes, bytes], server: RequestServer | None, job: PartyJob) -> None:
+        """Offer a request and its reply to the sample."""
+        if isinstance(server, PartyServer) and server.witness is not None:
+            for way, data in zip(("received", "sent"), exchange, strict=True):
+                job.view_record.packets.offer(way, OWNER, data)
 
 
 def ledger_of(server: RequestServer | None) -> Ledger:

@@ -15,7 +15,7 @@ from colonnade.errors import ColonnadeError, MessageError, printable
 from colonnade.federation.audit_log import AuditLog
 from colonnade.federation.handshake import TALK, facts_in
 from colonnade.federation.party_handshake import PartyHandshake
-from colonnade.federation.party_job import BudgetKeeper
+from colonnade.federation.party_job import BudgetKeeper, ViewKeeper
 from colonnade.federation.protocol import ENDED, REQUEST, Conversation
 from colonnade.federation.side_sections import PartyFile
 from colonnade.runtime.remote.packet import Packet, read_packet, title, write_packet
@@ -42,7 +42,7 @@ class PartySession:
         self.party_file, self.name, self.folder = party_file, party_file.party.name, folder
         self.handshake = PartyHandshake(party_file, folder)
         self.conversation = Conversation()
-        self._budget = BudgetKeeper()
+        self._budget, self._views = BudgetKeeper(), ViewKeeper()
         self._early: list[_Exchange] = []
 
     @property
@@ -83,12 +83,13 @@ class PartySession:
     def note(self, packet: Packet, request: bytes, reply: bytes) -> None:
         """Write a request and its reply to the audit log; those before the job is known are written later."""
         self._early = [*self._early, _Exchange(packet, request, reply)][-EARLY:]
-        audit = self.audit
-        if audit is not None:
+        audit, job = self.audit, self.handshake.job
+        if audit is not None and job is not None:
             for exchange in self._early:
                 asked, (what, number) = exchange.packet, title(exchange.reply)
                 audit.received(OWNER, asked.step or asked.kind, exchange.request, round=asked.round)
                 audit.sent(OWNER, what, exchange.reply, round=number)
+                self._views.after((exchange.request, exchange.reply), self.server, job)
             self._early = []
 
     def _answer_word(self, packet: Packet) -> bytes:
@@ -118,6 +119,7 @@ class PartySession:
             self.conversation.say(REQUEST)
         except MessageError as error:
             return self._refused(packet, error)
+        self._views.before(packet, server, job)
         reply = server.answer(packet, request)
         if isinstance(server, PartyServer):
             self._budget.keep(server, job)

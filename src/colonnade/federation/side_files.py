@@ -6,6 +6,7 @@ JOB.toml is a job as ``colonnade train`` reads it, but with one party's files: i
     [[party]]     name, files, id, label, ...                 the owner's own rows
     [[party]]     name, key                                   each of the others, by its public identity key
     [align] [prepare] [train] [method] [model] [optimizer] [[seal]] [describe]
+    [audit]       record, rows, megabytes                     whether this side records its own view
     [extend]      folder, anew                                a finished job of one round to go on from
 
 PARTY.toml::
@@ -16,6 +17,7 @@ PARTY.toml::
     [allow]   methods, seals, needs, networks, learners, layers, width, outputs, epsilon, delta, rounds, rows, align,
               joins, minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
+    [audit]   record, rows, megabytes: whether this side records its own view
     [predict] files, whose rows may be scored by a model that this party helped to train
     [describe] columns, minimum, names, epsilon, delta, proof, times: which columns may be described, and how
 """
@@ -39,6 +41,7 @@ from colonnade.federation.side_sections import (
     LABELS,
     AllowDescribeSection,
     AllowSection,
+    AuditSection,
     ExtendSection,
     FederationSection,
     Keys,
@@ -55,6 +58,7 @@ from colonnade.learners import learners
 from colonnade.models import KINDS
 from colonnade.seal import SEALS
 from colonnade.tables.align.align_terms import JOINS, MODES
+from colonnade.wire.witness import Recording
 
 _JOB = (
     "federation",
@@ -67,15 +71,16 @@ _JOB = (
     "optimizer",
     "seal",
     "describe",
+    "audit",
     "extend",
 )
-_PARTY = ("party", "owner", "keys", "allow", "peers", "predict")
+_PARTY = ("party", "owner", "keys", "allow", "peers", "predict", "audit")
 
 
 def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     """The owner's job, every name and type in it checked; without ``tls`` it needs no certificates."""
     sections, beside = _sections(Path(path), _JOB, "a federation's job"), Path(path).parent
-    for name in ("federation", "align", "prepare", "train", "method", "describe"):
+    for name in ("federation", "align", "prepare", "train", "method", "describe", "audit"):
         check_is_section(sections, name)
     how = section(FederationSection, "federation", sections["federation"])
     if how.labels not in LABELS:
@@ -100,6 +105,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
         federation=how,
         keys=keys,
         beside=beside,
+        audit=_audited(sections),
         extend=extend,
     )
 
@@ -154,7 +160,17 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         describe=_described(sections),
         keys=keys,
         beside=beside,
+        audit=_audited(sections),
     )
+
+
+def _audited(sections: dict[str, Any]) -> AuditSection:
+    how: AuditSection = section(AuditSection, "audit", sections["audit"])
+    try:
+        Recording(rows=how.rows, megabytes=how.megabytes)
+    except ConfigError as error:
+        raise ConfigError(f"[audit]: {error}") from None
+    return how
 
 
 def _described(sections: dict[str, Any]) -> AllowDescribeSection | None:

@@ -14,6 +14,7 @@ from colonnade.federation.certificates import Credentials
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection
 from colonnade.seal.key_agreement import Identity
+from colonnade.wire.witness import MEGABYTES, MOST_ROWS, Recording
 
 ALL = "all"
 LABELS = ("unsent", "protected", "inferable", "shown")
@@ -39,6 +40,22 @@ class FederationSection(KeysSection):
     deadline: int = 300
     labels: str = "protected"
     """The worst that may become of the labels, see :data:`LABELS`."""
+
+
+@dataclass(frozen=True)
+class AuditSection:
+    """What a side keeps to audit what its messages give away: its own business, which no other side is told."""
+
+    record: bool = False
+    """Whether its view is recorded in its job folder; it holds secrets of all whose messages the side reads."""
+    rows: int = MOST_ROWS
+    """Of how many sampled rows."""
+    megabytes: int = MEGABYTES
+    """How large the values may become; what does not fit is left out evenly."""
+
+    def of(self, side: str) -> Recording | None:
+        """What is recorded of a side with this name in the ledger."""
+        return Recording(side, self.rows, self.megabytes) if self.record else None
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,7 @@ class OwnerFile:
     federation: FederationSection
     keys: Keys
     beside: Path
+    audit: AuditSection = field(default_factory=AuditSection)
     extend: ExtendSection | None = None
     """Which finished job it goes on from; None if everybody begins."""
 
@@ -180,3 +198,4 @@ class PartyFile:
     """What may be described; None is nothing."""
     keys: Keys
     beside: Path
+    audit: AuditSection = field(default_factory=AuditSection)

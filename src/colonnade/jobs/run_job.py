@@ -169,7 +169,7 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
     """Resume a job from its run folder; more epochs than before prolong the run."""
     description = read_summary(folder)["description"]
     loaded = gathered or gather(job, description=description)
-    rows, test = (_selected_as(description, tables) for tables in (loaded.train, loaded.test))
+    rows, test = (selected_as(description, tables) for tables in (loaded.train, loaded.test))
     for what, was, said in _differences(job, rows, description):
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
@@ -177,7 +177,7 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
     return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round, runtime=job.cluster)
 
 
-def _selected_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
+def selected_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
     """The tables of the parties that the described run selected; all tables if it selected none."""
     names = (description["data"] or {}).get("keep")
     return tables if names is None or not tables else keep(tables, names)

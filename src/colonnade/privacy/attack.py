@@ -22,7 +22,7 @@ class Attack(ABC):
 
     name: ClassVar[str]
     secret: ClassVar[str]
-    """"labels" or "columns"."""
+    """"labels", "columns" or "membership"."""
     citation: ClassVar[str]
     adversary: ClassVar[str]
     """What the adversary has and does, as the end of a sentence: "keeps its gradients and knows no label"."""
@@ -32,6 +32,13 @@ class Attack(ABC):
     """How many rows' secrets it is given (of labels: as many a class)."""
     trains: ClassVar[bool] = False
     """Whether it has to train something, so that it comes last if time is short."""
+
+    def judged(self, material: Material) -> Material:
+        """The material whose truth this attack's guesses are compared with, and that its other functions take.
+
+        It is the same unless the attack is about a part of the secret only, such as one column.
+        """
+        return material
 
     @abstractmethod
     def unfit(self, material: Material) -> str:

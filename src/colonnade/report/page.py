@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 
+from colonnade.report.audit_section import TITLE, audit_section
 from colonnade.report.compare import groups, why_apart, with_care
 from colonnade.report.curves import Colours, curves, reading_aid
 from colonnade.report.exchange import exchange
@@ -50,6 +51,7 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
         _of_each("Who matters", runs, who_matters, "charts"),
         _of_each("How each party sees the rows", runs, maps, "small"),
         Section("What left the house", "".join(exchange(run, alone=alone) for run in runs)),
+        Section(TITLE, *audit_section(runs)),
     ]
     return [section for section in parts if section.content]
 

@@ -31,6 +31,7 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.setup import plain_runtime
 from colonnade.seal import Seals, describe, listed, make_seals
+from colonnade.wire.witness import Recording
 
 Many = Any  # one builder, or a list with one per party
 MOST_THREADS = 1024
@@ -86,15 +87,17 @@ def start(
     folder: str | Path | None = None,
     remote: RemoteSetup | None = None,
     secrets: Mapping[str, bytes] | None = None,
+    record: Recording | None = None,
 ) -> Run:
     """The run before its first round, with a network and an optimiser for every party.
 
     ``remote`` says how parties in other processes are reached, which have their own. ``secrets`` are those of sides
-    that computed elsewhere, to do in this process what they did.
+    that computed elsewhere, to do in this process what they did. ``record`` says what is recorded.
     """
     place = None if folder is None else make_folder(folder)
     remote = remote or remote_setup_for(tables, plan, place)
-    return Run(tables, plan, folder=place, description=describe_run(tables, plan), remote=remote, secrets=secrets)
+    description = describe_run(tables, plan) | ({"record": record.plain()} if record else {})
+    return Run(tables, plan, folder=place, description=description, remote=remote, secrets=secrets)
 
 
 def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:

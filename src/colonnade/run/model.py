@@ -24,6 +24,7 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.setup import threads
 from colonnade.wire.answer_memory import Absence
 from colonnade.wire.ledger import OWNER, Ledger
+from colonnade.wire.witness import Recording, witness_of
 
 R = TypeVar("R")
 
@@ -59,6 +60,7 @@ class Model:
         *,
         remote: RemoteSetup | None = None,
         secrets: Mapping[str, bytes] | None = None,
+        record: Recording | None = None,
     ) -> None:
         self.plan, self.method, self.settings, self.seals = plan, plan.method, plan.settings, plan.seals
         self.ledger = Ledger()
@@ -67,7 +69,8 @@ class Model:
         how = self.settings.batch, self.settings.seed, self.settings.valid, self.settings.shuffle
         self.schedule = schedule_for(tables, self.method, *how)
         self.names = tables[0].classes  # those of the classes or labels, if the owner's table has them
-        self.sides = make_sides(tables, plan, self._task(tables), self.ledger, remote, secrets)
+        self.witness = witness_of(parties_of(tables)[0].rows, self.schedule, record) if record else None
+        self.sides = make_sides(tables, plan, self._task(tables), self.ledger, remote, secrets, self.witness)
         self.owner, self.parties, self.half = self.sides.owner, self.sides.parties, self.sides.half
         self.owner.held_out = self.schedule.valid_rows
         self._note_known("train", tables)

@@ -24,6 +24,7 @@ from colonnade.wire.answer_memory import AnswerMemory
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.owner_half import OwnerHalf
+from colonnade.wire.witness import Witness
 
 
 @dataclass(frozen=True)
@@ -97,20 +98,24 @@ def make_sides(
     ledger: Ledger,
     remote: RemoteSetup | None = None,
     secrets: Mapping[str, bytes] | None = None,
+    witness: Witness | None = None,
 ) -> Sides:
-    """Every side as it is before the first round; with ``secrets`` of sides that compute here, as they drew it."""
+    """Every side as it is before the first round; with ``secrets`` of sides that compute here, as they drew it.
+
+    ``witness`` records what travels.
+    """
     parties, method, settings = parties_of(tables), plan.method, plan.settings
     sources = Sources(settings.seed, secrets if remote is None else remote.secrets)
     memory = AnswerMemory(means=keeps_means(method, settings), sample=method.refits)
     checks = None if remote is None else remote.schema
-    half = OwnerHalf(Ends(plan.seals, sources), ledger, memory, checks=checks)
+    half = OwnerHalf(Ends(plan.seals, sources), ledger, memory, checks=checks, witness=witness)
     first = tables[0].columns is not None
     owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER), has_columns=first)
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     owners = None
     if method.several_owners:
-        among_owners = OwnerHalf(half.ends, ledger, memory)
+        among_owners = OwnerHalf(half.ends, ledger, memory, witness=witness)
         each = owners_of(tables), places_of(tables)
         owners = owner.owners = make_owners(*each, plan, task, among_owners, parties=len(parties))
         ledger.owners = owners.names

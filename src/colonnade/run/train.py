@@ -34,6 +34,7 @@ from colonnade.seal import make_seal
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.store.preparation_files import read_preparations
 from colonnade.store.run_folder import check_vacant
+from colonnade.wire.witness import Recording
 
 
 @accepts_old_names
@@ -64,6 +65,7 @@ def train(
     when_absent: str = "wait",
     absent: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
+    record: bool | Recording = False,
 ) -> Run:
     """Train one model over a federation and give the finished run.
 
@@ -90,6 +92,8 @@ def train(
     the round out, "without" goes on with those who are here (means stand for the absent one's answers with
     ``missing="mean"``, else zeros) and takes the party back as it was. ``absent`` simulates drop-outs: a function
     from a round's number, counted from 0, to the names of those who are absent from it.
+    ``record`` keeps what travels about a sample of rows (``run.view``, and in the folder), so that it can be audited;
+    it changes no message and no number. ``cn.Recording(rows=5000, megabytes=256)`` keeps more than usual.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -117,7 +121,7 @@ def train(
         when_absent=when_absent,
     )
     plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
-    run = start(plan, tables, folder)
+    run = start(plan, tables, folder, record=_recording(record))
     if targets is not None:
         run.teach(targets)
     return run.fit(test, on_round, absent)
@@ -168,6 +172,8 @@ def resume(
         tuple(one_each(optimizer, parties, "optimizer")),
         seals,
     )
+    if not train:
+        description.pop("record", None)  # who only looks records nothing; ``run.view`` reads what the folder has
     run = Run(
         tables,
         plan,
@@ -179,6 +185,12 @@ def resume(
     run.load(folder)
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, absent) if train else run.use_best()
+
+
+def _recording(record: bool | Recording) -> Recording | None:
+    if not isinstance(record, bool | Recording):
+        raise ConfigError(f"record={record!r} is out of range; give True, False or a cn.Recording.")
+    return (record if isinstance(record, Recording) else Recording()) if record else None
 
 
 @contextmanager

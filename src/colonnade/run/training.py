@@ -15,14 +15,17 @@ from colonnade.core.option_names import accepts_old_names
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table, owners_of
-from colonnade.errors import TableError
+from colonnade.errors import ConfigError, TableError
 from colonnade.run import run_files, training_loop
 from colonnade.run.absence import DropOuts
 from colonnade.run.findings import map_findings
 from colonnade.run.model import Model, Question
 from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
+from colonnade.store.view_files import ViewFolder, has_view, read_view
 from colonnade.tables.sheets import Sheet
+from colonnade.wire.view import View
+from colonnade.wire.witness import Recording
 
 __all__ = ["Run", "Settings"]
 
@@ -45,12 +48,12 @@ class Run:
         opened: bool = False,
     ) -> None:
         """``opened``: without the tables that it was trained on, to predict only."""
-        self.model = Model(tables, plan, remote=remote, secrets=secrets)
-        model = self.model
+        self.description = description or {}
+        record = None if opened or "record" not in self.description else Recording(**self.description["record"])
+        self.model = model = Model(tables, plan, remote=remote, secrets=secrets, record=record)
         self.method, self.task, self.seals, self.names = model.method, model.task, model.seals, model.names
         self.owner, self.parties, self.ledger, self.schedule = model.owner, model.parties, model.ledger, model.schedule
         self.settings, self.folder, self.opened = plan.settings, folder, opened
-        self.description = description or {}
         self.preparations = {table.name: table.preparation for table in tables if table.preparation is not None}
         self.dates: np.ndarray | None = None if len(owners_of(tables)) > 1 else tables[0].dates  # of the training rows
         self.ids: np.ndarray = tables[0].ids  # of the training rows
@@ -67,6 +70,7 @@ class Run:
         self.loaded_states: dict[str, Packed] = {}  # what the newest checkpoint said, as it was taken back
         self.evaluated: dict[str, Any] = {}  # what a report shows of the last evaluation
         self.test_tables: Sequence[Table] | None = None
+        self.view_folders: dict[Path, ViewFolder] = {}  # where its view was written, with what is there
 
     # what the run is made of
 
@@ -84,6 +88,23 @@ class Run:
     def privacy(self) -> dict[str, dict[str, Any]]:
         """What each party's releases have cost, for runs with noise: epsilon granted and spent, messages."""
         return self.model.privacy
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a view of this run."""
+        return self.model.witness is not None or (self.folder is not None and has_view(self.folder))
+
+    @property
+    def view(self) -> View:
+        """What travelled, as far as it was recorded: of a sample of rows, in some epochs; see ``record`` of train."""
+        if self.model.witness is not None:
+            return self.model.witness.view()
+        if self.folder is not None and self.is_recorded:
+            return read_view(self.folder)[0]
+        raise ConfigError(
+            "nothing was recorded of this run; train it with record=True, or give its tables to "
+            "colonnade.privacy.replay.replayed."
+        )
 
     def teach(self, targets: Tensor) -> None:
         """Train on these soft targets of the training table instead of its labels: [rows, classes], for instance."""
@@ -224,6 +245,7 @@ class Run:
         self.missed |= facts.get("missed", {})
         self.findings = facts.get("findings", {})
         run_files.read_budgets(self, folder)
+        run_files.go_on_with_view(self, folder)
 
     def report(self, path: str | Path, *, maps: Any = None, pictures: bool = False) -> Path:
         """Write one self-contained HTML page about this run; it is the owner's, made of its labels.

@@ -84,6 +84,21 @@ class SealEnd:
                 self.keep(key, before + arrived if is_state(name) else aimed - arrived, turn)
         return wire
 
+    def read_back(self, codec: Codec | None, sent: Fields, wire: Fields, to: str, step: str, turn: Turn) -> Fields:
+        """What the receiver reads of a message that :meth:`compress` has just made ``wire`` of."""
+        if codec is None or not turn.training:
+            return wire
+        read: Fields = {}
+        for name, values in sent.items():
+            own = {key: wire[key] for key in wire if key == name or key.startswith(f"{name}.")}
+            if not rows_field(name, values, len(turn.rows)):
+                read[name] = wire[name]
+            elif codec.feedback and is_state(name):
+                read[name] = self.recall(True, f"to {to}/{step}/{name}", values, turn)
+            else:
+                read[name] = codec.decode(name, own)
+        return {name: value.to(sent[name].dtype) for name, value in read.items()}
+
     def expand(
         self,
         codec: Codec | None,

@@ -58,6 +58,7 @@ DESCRIPTION: Form = {
     "settings": _SETTINGS,
     "outputs?": _SOME,
     "names?": [TEXT],
+    "record?": {"side": TEXT, "rows": _SOME, "megabytes": _SOME},
 }
 _LINE: Form = {
     **dict.fromkeys(("purpose", "step", "sender", "receiver"), TEXT),

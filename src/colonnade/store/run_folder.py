@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +21,24 @@ def history_csv(history: Sequence[dict[str, float]]) -> str:
 
 
 def same_run(first: Any, second: Any) -> bool:
-    """Whether two descriptions are of the same run. The number of rounds may differ: a run can be prolonged."""
+    """Whether two descriptions are of the same run, whoever records it.
+
+    The number of rounds may differ: a run can be prolonged.
+    """
     try:
         plain = [
-            {**json.loads(json.dumps(d)), "settings": {**complete(d["settings"]), "rounds": 0}} for d in (first, second)
+            {**json.loads(json.dumps(d)), "settings": {**complete(d["settings"]), "rounds": 0}, "record": ""}
+            for d in (first, second)
         ]
     except (TypeError, KeyError, ValueError):
         return False
     return plain[0] == plain[1] and "rounds" in first["settings"] and "rounds" in second["settings"]
+
+
+def run_name(description: dict[str, Any]) -> str:
+    """A text by which a file beside a run is known to be this run's: of its tables' ids, its method and its seals."""
+    parts = {name: description.get(name) for name in ("method", "seal", "tables", "ids")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def check_vacant(folder: Path, description: dict[str, Any] | None = None) -> None:

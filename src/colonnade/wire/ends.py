@@ -40,6 +40,10 @@ class Ends(dict[str, SealEnd]):
             self.people[name] = torch.frombuffer(bytearray(raw), dtype=torch.int64)
         self._placed[name] += 1
 
+    def placed(self, name: str) -> tuple[int, int]:
+        """How many rows stand under a table's name, and how often rows were put there."""
+        return len(self.people[name]), self._placed[name]
+
     def subject(self, step: str, turn: Turn, owner_message: Mapping[str, Tensor]) -> Subject:
         """What a blinded sum is about: two sums of the same people could tell something together."""
         return Subject(

@@ -18,7 +18,8 @@ from colonnade.seal.blind_owner import BlindOwner, Carry, SumTask
 from colonnade.wire.answer_memory import AnswerMemory, Peaks, Presence, memory_name
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.message import MAX_TENSORS, Envelope, as_message, check, sendable, size
+from colonnade.wire.message import MAX_TENSORS, Envelope, as_message, check, fields_of, sendable, size
+from colonnade.wire.witness import SUM, Placed, Transfer, Witness
 
 Fields = dict[str, Tensor]
 
@@ -49,11 +50,12 @@ class OwnerHalf:
         *,
         checks: Checks | None = None,
         opener: str = OWNER,
+        witness: Witness | None = None,
     ) -> None:
         self.ends, self.seals, self.checks, self.opener = ends, ends.seals, checks, opener
         self.ledger = Ledger() if ledger is None else ledger
         self.memory = AnswerMemory() if memory is None else memory
-        self.presence, self.peaks = Presence(), Peaks()
+        self.presence, self.peaks, self.witness = Presence(), Peaks(), witness
 
     def seal(self, message: Any, parties: Sequence[str], step: str, turn: Turn) -> Fields:
         """What travels of one message to these parties; it is sealed once."""
@@ -66,6 +68,9 @@ class OwnerHalf:
         wire = fields if down is None else self.ends[turn.leader].compress(down, fields, receiver, step, turn)
         for party in parties:
             self.count(wire, turn.leader, party, step, turn)
+        if self.witness is not None and self.witness.records:
+            read = self.ends[turn.leader].read_back(down, fields, wire, receiver, step, turn)
+            self.witness.note(read, self._transfer(step, turn.leader, parties, turn))
         return wire
 
     def open(self, answer: SealedReply, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
@@ -85,7 +90,12 @@ class OwnerHalf:
             self.peaks.note(party, step, fields, turn)
         message = kind(**fields) if fields is wire else as_message(kind, form, fields)
         self.note(party, step, message, turn)
+        if self.witness is not None and self.witness.records:
+            self.witness.note(fields_of(message), self._transfer(step, party, [turn.leader], turn))
         return message
+
+    def _transfer(self, step: str, sender: str, receivers: Sequence[str], turn: Turn) -> Transfer:
+        return Transfer(step, sender, receivers, turn, Placed(*self.ends.placed(turn.table)))
 
     def _check_of(self, party: str, step: str, turn: Turn) -> Callable[[Fields], None] | None:
         """What refuses a reply of another form than was agreed on; None where nothing was."""
@@ -115,6 +125,8 @@ class OwnerHalf:
             presence.check(receiver, turn.round)
         bytes_of = size(fields, Envelope(step, sender, turn.round))
         self.ledger.record(purpose or turn.purpose, step, sender, receiver, bytes_of, summed=summed)
+        if self.witness is not None:
+            self.witness.count((purpose or turn.purpose, step, sender, receiver), fields)
 
     # Blinded sums
 
@@ -140,7 +152,11 @@ class OwnerHalf:
         totals, count = blinding.sum(task, self._carrier(task.turn))
         decoded = {name: task.expected[name].decode(total, count) for name, total in totals.items()}
         opened = self.ends[self.opener].open_sum(task.expected, decoded, count, task.step, task.turn)
-        return as_message(kind, form, opened)
+        message = as_message(kind, form, opened)
+        if self.witness is not None and self.witness.records:
+            transfer = self._transfer(task.step, SUM, [self.opener], task.turn)
+            self.witness.note(fields_of(message), transfer._replace(summed=True))
+        return message
 
     def agree_on_keys(self, blinding: BlindOwner, turn: Turn) -> None:
         """Have the parties agree on keys, if they have not."""

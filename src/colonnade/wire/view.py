@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+EVERYBODY = "all"
+"""Whose view it is when one process computes all sides."""
 Line = tuple[str, str, str, str]
 """Purpose, step, sender and receiver: the key of a line of the ledger."""
 
 
 class Seen(NamedTuple):
-    """One message as its receiver read it: after seals, as the bytes say, for the rows of the sample."""
+    """One message as its receiver read it: after seals, as the bytes say, for the rows of the sample.
+
+    A message to several parties is one Seen for each of them; they share their arrays.
+    """
 
     purpose: str
     step: str
@@ -46,3 +51,16 @@ class View:
     """The numbers of the sampled training rows, int64, in increasing order."""
     seen: list[Seen] = field(default_factory=list)
     counts: dict[Line, tuple[int, int]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    """What was not recorded, or was dropped because it did not fit, as sentences."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the values take; arrays that messages share count once."""
+        return size_of(self.seen)
+
+
+def size_of(seen: Iterable[Seen]) -> int:
+    """How many bytes the values of messages take; arrays that messages share count once."""
+    arrays = {id(array): array for one in seen for array in (one.rows, *one.fields.values(), *one.others.values())}
+    return sum(array.nbytes for array in arrays.values())

@@ -19,7 +19,7 @@ from colonnade.core.column_scale import evened
 from colonnade.core.method import Method, Turn
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Sources
-from colonnade.core.schedule import PREDICT_ROWS, Schedule, SharedSchedule
+from colonnade.core.schedule import PREDICT_ROWS, schedule_of
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed, under
 from colonnade.core.table import Table
@@ -44,6 +44,7 @@ from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
 from colonnade.wire.message import Envelope, fields_of, size
 from colonnade.wire.party_half import PartyHalf
+from colonnade.wire.witness import Recording, witness_of
 
 _TURN = ("step", "purpose", "table", "leader", "round", "turn", "part")
 _READ: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -97,6 +98,7 @@ class PartySpec:
     only_question: Callable[[str, bytes], None] | None = None
     """Between organisations, of a method of one round: notes what the round tells, and refuses anything else later."""
     extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
+    record: Recording | None = None  # of this party's own view; it changes no message
 
     @property
     def name(self) -> str:
@@ -132,14 +134,11 @@ class PartyServer(RequestServer):
         self.ledger, self.ends = Ledger(), Ends(spec.seals, sources)
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
-        self.half = PartyHalf(self.name, self.ends, blind=self.blinded)
-        self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         rows = spec.table.rows
-        self.schedule = (
-            SharedSchedule(spec.places or (torch.arange(rows),), how.batch, how.seed, how.valid, how.shuffle)
-            if spec.method.several_owners
-            else Schedule(rows, how.batch, how.seed, how.valid, how.shuffle)
-        )
+        self.schedule = schedule_of(how, rows, several_owners=spec.method.several_owners, places=spec.places)
+        self.witness = witness_of(rows, self.schedule, spec.record) if spec.record else None
+        self.half = PartyHalf(self.name, self.ends, blind=self.blinded, witness=self.witness)
+        self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
         for name, table in spec.tables.items():
             self.place(name, table)
         self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
@@ -203,6 +202,7 @@ class PartyServer(RequestServer):
             return {}
         masked = blinded.answer("blind", {}, self._ticket(packet))
         self._count(masked, self.name, turn.leader, packet.step, turn)
+        self.half.masked(masked, packet.step, turn)
         return masked
 
     def _blind(self, packet: Packet) -> Fields:
@@ -342,6 +342,8 @@ class PartyServer(RequestServer):
         self.half.end.load(under(state, "seal"))
         self.history.load(state)
         self._turns = {}
+        if self.witness is not None:
+            self.witness.go_back()
 
     def _placed(self, packet: Packet) -> Fields:
         """Say how many rows a table has that the owner wants to ask about."""

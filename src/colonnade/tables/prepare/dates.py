@@ -29,7 +29,7 @@ class Date(NamedTuple):
     start: np.datetime64
 
 
-class Seen(NamedTuple):
+class DateExample(NamedTuple):
     """A text of the column, and the row in which it stands, from 1."""
 
     text: str
@@ -72,8 +72,8 @@ class _DateReading:
 
     def __init__(self, rows: int) -> None:
         self.starts = np.full(rows, _NONE)
-        self.kinds: dict[str, Seen] = {}
-        self.bad: Seen | None = None
+        self.kinds: dict[str, DateExample] = {}
+        self.bad: DateExample | None = None
         self.missing: list[int] = []
 
     def add(self, piece: Piece, column: str) -> None:
@@ -89,9 +89,9 @@ class _DateReading:
             self.missing.append(int(rows[codes == len(texts)][0]))
         for code, (text, date) in enumerate(zip(texts, dates, strict=True)):
             if date is not None and date.kind not in self.kinds:
-                self.kinds[date.kind] = Seen(text, int(rows[codes == code][0]))
+                self.kinds[date.kind] = DateExample(text, int(rows[codes == code][0]))
             if date is None and self.bad is None:
-                self.bad = Seen(text, int(rows[codes == code][0]))
+                self.bad = DateExample(text, int(rows[codes == code][0]))
 
     def finished(self, what: str, *, leave_out: bool) -> np.ndarray:
         """All dates, if they are of one kind."""

@@ -1,0 +1,100 @@
+"""What an audit found: a verdict for every secret and adversary, as a text and as plain data."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from colonnade.privacy.epsilon_proof import EpsilonProof
+from colonnade.privacy.verdict import HINTS, LEAKS, READ, Verdict, who, whose, worst_of
+
+LEVELS = {"read": 3, "leaks": 2, "hints": 1, "nothing known": 0, "not declared": 0}
+"""How much the words of declarations and verdicts say; words that are not here say nothing was found."""
+ASSUMED = "Assumed: one side by itself follows the protocol and keeps every message that it receives."
+NOT_TRIED = "Not tried: sides that collude, active attacks (other messages than the protocol's), backdoors."
+_WIDE = 110
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found of every secret and adversary."""
+
+    verdicts: tuple[Verdict, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Method, seals, rows, seed, budget: what was audited, and how."""
+    proofs: tuple[EpsilonProof, ...] = ()
+    """For seals with differential privacy: epsilon granted, and proved by canaries."""
+    written: str = ""
+    """Where it was kept."""
+
+    @property
+    def disproved(self) -> bool:
+        """Whether canaries prove more epsilon than a seal grants, which is a bug."""
+        return any(proof.violated for proof in self.proofs)
+
+    @property
+    def worst(self) -> str:
+        """The worst word."""
+        return worst_of([one.word for one in self.verdicts])
+
+    @property
+    def undeclared(self) -> tuple[Verdict, ...]:
+        """The verdicts that say more than the method declares."""
+        return tuple(one for one in self.verdicts if LEVELS.get(one.word, 0) > LEVELS[one.declared])
+
+    @property
+    def head(self) -> str:
+        """The worst word, the adversary that was assumed, and what was not tried."""
+        return f"Worst: {self.worst}. {ASSUMED} {NOT_TRIED}"
+
+    @property
+    def untried(self) -> dict[str, int]:
+        """Why attacks were not tried or decide nothing, each with the number of secrets that this is so for."""
+        return dict(Counter(said for one in self.verdicts for said in one.untried))
+
+    def fails(self, on: str) -> bool:
+        """Whether something was found that is undeclared, or at least as bad as this word."""
+        if on == "undeclared":
+            return bool(self.undeclared)
+        return LEVELS.get(self.worst, 0) >= LEVELS[on]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "worst": self.worst,
+            "undeclared": [f"{whose(one.of, one.secret)} to {who(one.adversary)}" for one in self.undeclared],
+            "assumed": ASSUMED,
+            "not_tried": NOT_TRIED,
+            "verdicts": [one.to_json() for one in self.verdicts],
+            "epsilon": [{**asdict(one), "violated": one.violated, "sentence": one.sentence} for one in self.proofs],
+            **self.facts,
+        }
+
+    def __str__(self) -> str:
+        facts = self.facts
+        title = (
+            f"audit of {facts.get('method')} on {facts.get('data')}: {facts.get('rows', 0):,} sampled rows, "
+            f"{facts.get('seconds', 0):.0f} of {facts.get('budget', 0):g} CPU seconds"
+        )
+        notes = [f"Of {count} secrets not tested, or not decided: {said}." for said, count in self.untried.items()]
+        proved = [one.sentence for one in self.proofs]
+        told = [
+            textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*proved, *facts.get("left_out", []), *notes]
+        ]
+        return "\n".join([title, textwrap.fill(self.head, _WIDE), "", *map(_lines, self.verdicts), *told])
+
+
+FAILS_ON = ("undeclared", READ, LEAKS, HINTS)
+"""What ``--fail-on`` can name."""
+
+
+def _lines(verdict: Verdict) -> str:
+    """A verdict as lines of a terminal."""
+    more = LEVELS.get(verdict.word, 0) > LEVELS[verdict.declared]
+    said = verdict.declared if verdict.declared == "not declared" else f"declared: {verdict.declared}"
+    mark = " - MORE THAN DECLARED" if more else ""
+    head = f"{verdict.word.upper()}: {whose(verdict.of, verdict.secret)} to {who(verdict.adversary)} ({said}{mark})"
+    indented = textwrap.fill(verdict.sentence, _WIDE, initial_indent="    ", subsequent_indent="    ")
+    return f"{head}\n{indented}"

@@ -1,0 +1,180 @@
+"""The adversaries and secrets of a run, and for each of them what the adversary has.
+
+===================  ==============  ===========================================  ================================
+adversary            secret          messages                                     what it has anyway
+===================  ==============  ===========================================  ================================
+a party              the labels      what it received                             its columns, its own network
+the owner            columns         what it received from that party, or sums    the labels, its own columns
+a party              the owner's     what it received, where the owner sends      its columns, its own network
+                     columns         embeddings (``apfed``)
+===================  ==============  ===========================================  ================================
+
+A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from colonnade.core.schedule import OWNER
+from colonnade.core.table import Table, owners_of, parties_of
+from colonnade.data.sharing import all_labels
+from colonnade.errors import ConfigError
+from colonnade.privacy.material import Array, Material
+from colonnade.privacy.own_network import own_network
+from colonnade.privacy.row_sets import row_sets
+from colonnade.privacy.streams import SUM, present, shared_of, streams_of
+from colonnade.run.training import Run
+from colonnade.wire.view import EVERYBODY, View
+
+_EMBEDDINGS = ("h", "h_others")
+
+
+class Case(NamedTuple):
+    """An adversary and the secret that it is after."""
+
+    adversary: str
+    of: str
+    secret: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an audit has: a view, the tables that whoever audits has, and the run, if it is here."""
+
+    view: View
+    tables: Sequence[Table]
+    run: Run | None = None
+    seed: int = 0
+    owners: Sequence[str] = field(default=(OWNER,))
+    """The owners' names in the ledger."""
+
+    @property
+    def owns_columns(self) -> bool:
+        """Whether the owner has columns."""
+        return self.tables[0].labels is not None and self.tables[0].columns is not None
+
+    @property
+    def per_epoch(self) -> int | None:
+        """How many rounds an epoch has, if the run is here."""
+        return None if self.run is None else self.run.schedule.rounds_per_epoch
+
+    @property
+    def parties(self) -> list[str]:
+        """The names of the parties other than the owner's own part, as the view has them."""
+        sides = {side for line in self.view.counts for side in line[2:]} | {seen.sender for seen in self.view.seen}
+        known = [table.name for table in parties_of(self.tables)[int(self.owns_columns) :]] or sorted(sides)
+        return [name for name in known if name not in (*self.owners, SUM, EVERYBODY)]
+
+    def table(self, name: str) -> Table | None:
+        """A side's table, if it is here."""
+        if name in self.owners:
+            return self.tables[0] if self.tables[0].labels is not None else None
+        return next((table for table in parties_of(self.tables) if table.name == name), None)
+
+    def sends(self, sender: str, receiver: str) -> bool:
+        """Whether a message of training travelled from one side to the other."""
+        return any(line[0] == "train" and line[2] == sender and line[3] == receiver for line in self.view.counts)
+
+
+def cases_of(evidence: Evidence) -> list[Case]:
+    """All adversaries and secrets that whoever has this view can audit."""
+    side, parties = evidence.view.side, evidence.parties
+    mine = side == EVERYBODY or side in evidence.owners
+    found = [Case(party, OWNER, "labels") for party in parties] if mine else []
+    if mine and evidence.owns_columns:
+        found += [Case(party, OWNER, "columns") for party in parties if _gets_embeddings(evidence, party)]
+    found += [Case(OWNER, party, "columns") for party in parties if side in (EVERYBODY, party)]
+    for case in found:
+        if evidence.table(case.of) is None:
+            raise ConfigError(
+                f"the table of {case.of} is not there, whose {case.secret} are the secret; pass the tables of the run."
+            )
+    return found
+
+
+def _gets_embeddings(evidence: Evidence, party: str) -> bool:
+    """Whether the owner sends a party embeddings, which follow from its own columns."""
+    return any(
+        seen.receiver == party and seen.sender in evidence.owners and not seen.fields.keys().isdisjoint(_EMBEDDINGS)
+        for seen in evidence.view.seen
+    )
+
+
+def is_silent(evidence: Evidence, case: Case) -> bool:
+    """Whether no message at all travels to this adversary from whom it is after."""
+    senders = evidence.owners if case.of == OWNER else (case.of, SUM)
+    receivers = evidence.owners if case.adversary == OWNER else (case.adversary,)
+    return not any(evidence.sends(sender, receiver) for sender in senders for receiver in receivers)
+
+
+def material_of(case: Case, evidence: Evidence) -> Material:
+    """What this adversary has, and the secret by which its guesses are judged."""
+    to_owner, owners, view = case.adversary == OWNER, tuple(evidence.owners), evidence.view
+    there, here = ((case.of, SUM), owners) if to_owner else (owners, (case.adversary,))
+    streams = streams_of(view, there, here, evidence.per_epoch)
+    rows = view.sample
+    labels, classes = _labels(evidence, rows)
+    columns = _columns(evidence.table(case.of), rows) if case.secret == "columns" else None
+    truth = labels if columns is None else columns
+    usable = present(streams, len(rows)) & _known(evidence, case, rows)
+    sets = row_sets(usable, truth if case.secret == "labels" and classes else None, evidence.seed)
+    return Material(
+        adversary=case.adversary,
+        of=case.of,
+        secret=case.secret,
+        truth=truth,
+        classes=classes if case.secret == "labels" else 0,
+        streams=streams,
+        sent=streams_of(view, here, there, evidence.per_epoch),
+        shared=shared_of(view, there, here),
+        own=_columns(evidence.table(case.adversary), rows),
+        labels=labels if to_owner else None,
+        network=None if to_owner else own_network(evidence.run, case.adversary, evidence.table(case.adversary)),
+        categories={} if columns is None else _categories(columns),
+        chosen_on=sets.chosen_on,
+        known=sets.known,
+        scored=sets.scored,
+    )
+
+
+def column_names(evidence: Evidence, case: Case) -> Sequence[str]:
+    """The names of the columns that are the secret, where they are known."""
+    table = evidence.table(case.of) if case.secret == "columns" else None
+    return () if table is None else tuple(map(str, table.column_names))
+
+
+def _labels(evidence: Evidence, rows: Array) -> tuple[Array, int]:
+    """The labels of the sampled rows, and how many classes they have; 0 for values and for several labels."""
+    if evidence.table(OWNER if len(owners_of(evidence.tables)) == 1 else evidence.owners[0]) is None:
+        return np.zeros(len(rows), dtype=np.int64), 0
+    labels = all_labels(evidence.tables).numpy()
+    if labels.ndim == 1 and labels.dtype.kind in "iu":
+        classes = evidence.run.task.outputs if evidence.run is not None else int(labels.max()) + 1
+        return labels[rows].astype(np.int64), classes
+    return labels.reshape(len(labels), -1)[rows].astype(np.float64), 0
+
+
+def _columns(table: Table | None, rows: Array) -> Array | None:
+    """A side's columns of the sampled rows, as its network sees them."""
+    if table is None or table.columns is None:
+        return None
+    drawn: Array = table.draw(torch.from_numpy(rows)).numpy()
+    return drawn.reshape(len(rows), -1)
+
+
+def _known(evidence: Evidence, case: Case, rows: Array) -> Array:
+    """Which of the rows the side whose secret it is has, and the adversary if it has a table here."""
+    tables = [evidence.table(case.of), evidence.table(case.adversary)]
+    masks = [table.known_rows.numpy()[rows] for table in tables if table is not None and table.known is not None]
+    return np.logical_and.reduce([np.ones(len(rows), dtype=bool), *masks])
+
+
+def _categories(columns: Array) -> dict[int, int]:
+    """Columns with two values, and how many that is."""
+    return {k: 2 for k in range(columns.shape[1]) if len(np.unique(columns[:, k])) == 2}

@@ -1,0 +1,208 @@
+"""Audits of real runs: what must be found, what noise hides, budgets, bad input, files, the page and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import colonnade as cn
+from colonnade.cli import app
+from colonnade.errors import CheckpointError, ConfigError, TableError
+from colonnade.privacy.audit_file import read_audit, write_audit
+from colonnade.privacy.cases import Case, Evidence, cases_of, material_of
+from colonnade.privacy.row_sets import row_sets
+from colonnade.report import read_summary, write_report
+
+CHEAP = ["gradient scoring", "one known label a class", "decoder"]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return cn.load("breast_cancer")[0]
+
+
+@pytest.fixture(scope="module")
+def run(tables, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("audited") / "run"
+    return cn.train(tables, "vafl", rounds=12, record=True, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def found(run, tables):
+    return cn.audit(run, tables, attacks=[*CHEAP, "shadow run"], budget=60.0)
+
+
+def test_gradients_of_two_classes_are_read_and_columns_rebuilt(found):
+    words = {(one.adversary, one.secret): one.word for one in found.verdicts}
+    assert words["error", "labels"] == "read" == found.worst
+    assert {words["owner", "columns"]} <= {"read", "leaks"}
+    assert len(found.verdicts) == 6
+
+
+def test_a_sentence_has_the_figures_and_never_the_word_safe(found):
+    text = " ".join(str(found).split())
+    assert "safe" not in text.lower() and "Not tried: sides that collude" in text
+    rebuilt = next(one for one in found.verdicts if one.of == "error" and one.secret == "columns")
+    assert rebuilt.sentence.startswith("The owner keeps the messages") and "200 known rows" in rebuilt.sentence
+
+
+def test_the_shadow_run_learns_labels_from_another_run(found):
+    each = {one.adversary: one for one in found.verdicts if one.secret == "labels"}
+    (shadow,) = [one for one in each["error"].attempts if one.attack == "shadow run"]
+    assert shadow.control_passed and shadow.advantage.attack > 0.95 > shadow.advantage.control
+
+
+def test_material_is_what_the_messages_said(run, tables):
+    evidence = Evidence(run.view, tables, run)
+    material = material_of(Case("mean", "owner", "labels"), evidence)
+    (stream,) = material.streams
+    assert (stream.sender, stream.receiver, stream.field) == ("owner", "mean", "slope")
+    assert stream.values.shape[1] == len(run.view.sample) == len(material.truth)
+    seen = next(one for one in run.view.seen if one.receiver == "mean" and one.round == stream.rounds[3])
+    places = np.searchsorted(run.view.sample, seen.rows)
+    np.testing.assert_array_equal(stream.values[3, places], seen.fields["slope"])
+    others = np.setdiff1d(np.arange(len(run.view.sample)), places)
+    assert np.isnan(stream.values[3, others]).all()
+    np.testing.assert_array_equal(material.truth, tables[0].labels.numpy()[run.view.sample])
+    assert {one.sender for one in material.sent} == {"mean"}
+
+
+def test_a_network_is_the_partys_own(run, tables):
+    material = material_of(Case("mean", "owner", "labels"), Evidence(run.view, tables, run))
+    told = [run.outputs(tables), material.network.trained(material.own), material.network.untrained(material.own)]
+    assert told[1].shape == told[2].shape == (len(run.view.sample), run.method.embedding)
+    assert not np.allclose(told[1], told[2])
+
+
+def test_rows_are_in_one_set_only():
+    labels = np.arange(600) % 3
+    usable = np.arange(600) >= 50
+    sets = row_sets(usable, labels, seed=1)
+    whole = np.concatenate(sets)
+    assert len(set(whole)) == len(whole) and set(whole) <= set(range(50, 600))
+    assert sorted(labels[sets.known]) == [0] * 10 + [1] * 10 + [2] * 10
+
+
+def test_a_side_audits_what_it_sent(run, tables):
+    owner, party = (replace(run.view, side=side) for side in ("owner", "mean"))
+    assert {case.secret for case in cases_of(Evidence(owner, tables))} == {"labels"}
+    assert cases_of(Evidence(party, [tables[1]])) == [Case("owner", "mean", "columns")]
+
+
+def test_independent_noise_is_no_finding(run, tables):
+    rng = np.random.default_rng(0)
+
+    def noise(fields):
+        return {name: rng.standard_normal(value.shape).astype(np.float32) for name, value in fields.items()}
+
+    view = replace(run.view, seen=[one._replace(fields=noise(one.fields), others={}) for one in run.view.seen])
+    found = cn.audit(run, tables, attacks=CHEAP, view=view)
+    assert {one.word for one in found.verdicts} <= {"nothing found", "not decided"}
+
+
+def test_what_does_not_fit_is_not_tested(run, tables):
+    found = cn.audit(run, tables, attacks=["decoder"], budget=1e-6)
+    assert {one.word for one in found.verdicts} == {"not tested"} == {found.worst}
+    assert "did not fit into the budget" in str(found)
+
+
+def test_a_method_that_sends_nothing_gives_nothing_away(tables):
+    run = cn.train(cn.load("breast_cancer", owner="first")[0], "local", rounds=5, record=True)
+    found = cn.audit(run)
+    assert {one.word for one in found.verdicts} == {"nothing found"}
+    assert "no message of training" in found.verdicts[0].sentence
+
+
+def test_a_run_that_was_not_recorded_is_replayed(tables, run):
+    again = cn.audit(cn.train(tables, "vafl", rounds=12), tables, attacks=["one known label a class"])
+    was = cn.audit(run, tables, attacks=["one known label a class"])
+    assert [one.sentence for one in again.verdicts] == [one.sentence for one in was.verdicts]
+
+
+def test_the_same_seed_gives_the_same_audit(run, tables):
+    both = [cn.audit(run, tables, attacks=["gradient scoring"], seed=3) for _ in range(2)]
+    assert both[0].verdicts[0].sentence == both[1].verdicts[0].sentence
+
+
+# bad input
+
+
+def test_mistakes_are_refused_in_a_sentence(run, tables):
+    with pytest.raises(ConfigError, match="unknown attack 'decodr'; did you mean 'decoder'"):
+        cn.audit(run, tables, attacks=["decodr"])
+    with pytest.raises(ConfigError, match="positive number of CPU seconds"):
+        cn.audit(run, tables, budget=0)
+    other = cn.load("breast_cancer", rows=300)[0]
+    with pytest.raises(CheckpointError, match="trained on other tables"):
+        cn.audit(run, other)
+    few = cn.load("breast_cancer", rows=80)[0]
+    with pytest.raises(TableError, match=r"80 rows .* needs at least 100"):
+        cn.audit(cn.train(few, "vafl", rounds=3, record=True), few)
+    own = [replace(table, origin=None) for table in few]
+    with pytest.raises(ConfigError, match="the run's tables did not come"):
+        cn.audit(cn.train(own, "vafl", rounds=3, record=True))
+
+
+def test_a_view_of_another_run_is_refused(run, tables):
+    counts = {line: (messages + 1, size) for line, (messages, size) in run.view.counts.items()}
+    with pytest.raises(CheckpointError, match="it is of another run, or was changed"):
+        cn.audit(run, tables, view=replace(run.view, counts=counts))
+
+
+# files, page, command
+
+
+def test_a_report_shows_the_audit(run, found, tmp_path):
+    assert read_audit(tmp_path) == {}
+    write_audit(found, run.folder)
+    page = write_report([read_summary(run.folder)], tmp_path / "page.html", pictures=True).read_text()
+    assert "What the messages gave away" in page and "Attacks beside their controls" in page
+    assert (tmp_path / "page-files" / "attacks-beside-their-controls.csv").read_text().count("\n") == 7
+    (run.folder / "audit.json").write_text('{"worst": 3}')
+    with pytest.raises(CheckpointError, match="holds no audit"):
+        read_summary(run.folder)
+    (run.folder / "audit.json").unlink()
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["audit", *map(str, words)])
+
+
+def test_the_command_audits_a_run_folder(run):
+    told = invoke(run.folder, "--attack", "one known label a class", "--json", "--quiet", "--fail-on", "read")
+    assert told.exit_code == 3, told.output
+    assert json.loads(told.stdout)["worst"] == "read"
+    assert read_audit(run.folder)["verdicts"][0]["by"] == "one known label a class"
+    assert invoke(run.folder, "--attack", "decoder", "--budget", 1e-6, "--quiet").exit_code == 0
+    (run.folder / "audit.json").unlink()
+
+
+def test_the_command_rehearses_a_job(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text('[data]\nload = "breast_cancer"\n[train]\nmethod = "splitnn"\nrounds = 8\n')
+    told = invoke("--job", job, "--attack", "gradient scoring", "--quiet")
+    assert told.exit_code == 0 and "audit of splitnn on breast_cancer" in told.stdout
+    planned = ["--method", "fdml", "--data", "breast_cancer", "--epochs", 4, "--seal", "bits:bits=4", "--option"]
+    told = invoke(*planned, "embedding=8", "--attack", "label reading", "--quiet", "--json")
+    assert told.exit_code == 0 and json.loads(told.stdout)["seals"][0]["bits"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "nothing to audit came"),
+        (["--method", "vafl"], "nothing to audit came"),
+        (["--method", "vafl", "--data", "digitz"], "unknown data set"),
+        (["somewhere", "--method", "vafl"], "about a rehearsal"),
+        (["somewhere"], "is not a run folder"),
+        (["somewhere", "--fail-on", "safe"], "unknown word of --fail-on"),
+        (["--method", "vafl", "--data", "digits", "--option", "lr"], "is not KEY=VALUE"),
+    ],
+)
+def test_mistakes_of_the_command_end_with_2(words, said):
+    told = invoke(*words)
+    assert told.exit_code == 2 and said in told.output.replace("\n", " ")
