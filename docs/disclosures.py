@@ -1,7 +1,8 @@
 """Write what messages show into the pages of methods: ``python docs/disclosures.py``.
 
 A page has a table between the lines ``BEGINS`` and ``ENDS``, made of the method's declarations; the lists of methods
-there and in the README have two columns of it. ``tests/docs/test_method_pages.py`` asks whether the pages are what this writes.
+there and in the README have two columns of it. ``tests/docs/test_method_pages.py`` asks whether the pages are what
+this writes.
 """
 
 from __future__ import annotations
