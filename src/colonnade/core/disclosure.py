@@ -109,6 +109,11 @@ def label_word(method: Method) -> str:
     return "unsent" if not levels else "shown" if "read" in levels else "inferable"
 
 
+def declares_labels(method: Method) -> bool:
+    """Whether it says what parties can tell of labels, message by message or in the one word of before."""
+    return method.disclosures is not None or getattr(method, "labels", None) in WORDS
+
+
 def _tells_a_party(one: Disclosure) -> bool:
     return (one.secret, one.way) == ("labels", "down") and one.level != LEVELS[0]
 
