@@ -147,7 +147,8 @@ class AuditLog:
 
     def _write(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
         """Add one line; the lock is held."""
-        self._open_next()
+        if self._file < 0 or not 0 < self._size < self.largest:
+            self._open_next()
         self._append(entry, facts, durable=durable)
 
     def _open_next(self) -> None:
