@@ -169,7 +169,7 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_and_functions_stay_small(path: Path) -> None:
     lines = len(path.read_text().splitlines())
-    assert lines <= (170 if name_of(path) == "methods" else 400), f"{path} has {lines} lines"
+    assert lines <= (180 if name_of(path) == "methods" else 400), f"{path} has {lines} lines"
     for function in functions(path):
         assert lines_of(function) <= 60, f"{path}: {function.name} has {lines_of(function)} lines"
 

@@ -12,6 +12,7 @@ Every party keeps its columns; together they hold up one model.
 from colonnade import interrupt as _interrupt  # noqa: F401 - before all that takes long to load
 
 # isort: split
+from colonnade.core.disclosure import Disclosure
 from colonnade.core.method import Method, Mine, Owner, Parties, Turn, owner_step, party_step, register
 from colonnade.core.optim import SGD, Adagrad, Adam
 from colonnade.core.table import Scale, Table, common_rows
@@ -95,6 +96,7 @@ __all__ = [
     "ColonnadeError",
     "ColonnadeWarning",
     "Description",
+    "Disclosure",
     "EmbeddingMap",
     "FedBCD",
     "FedOptimus",

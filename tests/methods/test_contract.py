@@ -192,6 +192,29 @@ def test_a_method_declares_which_steps_it_sums(case: Case) -> None:
         assert asked_and_summed(run, ["train"])[1] == set(), "it asks one by one, so nothing of it may be blinded"
 
 
+def messages_of(run: cn.Run, case: Case) -> set[tuple[str, str]]:
+    """Step and way of everything that carried something, in training and in every question that may be asked."""
+    for more in (lambda: run.predict_each(federation(case.owner)), run.importance):
+        with suppress(ConfigError):
+            more()
+    lead, owners = run.ledger.owners[0], run.ledger.owners
+
+    def way(line: Any) -> str:
+        from_above = line.sender == lead if line.receiver in owners else line.sender in owners
+        return "down" if from_above else "up"
+
+    return {(line.step, way(line)) for line in run.ledger.rows if line.payload}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_message_is_declared_and_every_declaration_has_a_message(case: Case) -> None:
+    sent, method = messages_of(kept(case, "loop").run, case), case.method
+    told = {(one.step, one.way) for one in method.disclosures}
+    if case.owners == 1:
+        told -= {entry for entry in told if entry[0] in method.owner_steps()}  # to itself an owner sends nothing
+    assert told == sent
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_runtimes_agree(case: Case) -> None:
     loop, fused, wired = (kept(case, runtime) for runtime in RUNTIMES)

@@ -69,7 +69,7 @@ def test_page_about_one_run(run, tmp_path):
     assert "vimadmm on digits" in text and "2 parties trained one model over 300 shared rows" in text
     assert f"{100 * accuracy:.1f} %" in text
     assert "local steps 20" in text and "party 1 (4 x 8)" in text
-    assert "What the owner sends shows the labels" in text
+    assert "A curious party can read the labels of the rows (read)." in text
     assert "The parties sent embeddings" in text and "owner to parties" in text
     assert checker.tags.count("figure") == 9  # three of score, three of loss, traffic, confusion, importance
     assert "viewport" in (tmp_path / "deep" / "page.html").read_text()

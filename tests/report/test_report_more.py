@@ -134,18 +134,32 @@ def test_runs_that_can_be_compared_say_what_differs(tmp_path):
 
 def test_what_each_side_could_learn():
     plain = sealed("vimadmm")
-    assert values_in(plain, up()) == "embeddings" and "condensed view" in could_learn(plain, up())
-    assert values_in(plain, down()) == "target logits, a head" and could_learn(plain, down()).startswith("The label of")
-    assert "can infer labels" in could_learn(sealed("vafl"), down("follow"))
-    assert "noisy label of" in could_learn(sealed("vimadmm", "random-labels"), down())
-    assert could_learn(sealed("oneshot"), down("score")).startswith("The label of")
-    assert "Noise blurs it" in could_learn(sealed("vafl", "noise"), up())
+    assert values_in(plain, up()) == "embeddings"
+    assert could_learn(plain, up()).startswith("It can rebuild nearly all of a party's columns (read)")
+    assert values_in(plain, down()) == "target logits, a head"
+    assert could_learn(plain, down()).startswith("It can read the labels of the rows (read)")
+    assert "can infer a good part of the labels" in could_learn(sealed("vafl"), down("follow"))
+    assert could_learn(sealed("oneshot"), down("score")).startswith("It can read the labels")
+
+
+def test_two_classes_are_worse_than_ten():
+    two = RunView(synthetic("run", binary=True, method={"name": "splitnn"}))
+    assert could_learn(two, down("follow")).startswith("It can read the labels of the rows (read)")
+    assert "(leaks)" in could_learn(sealed("splitnn"), down("follow"))
+
+
+def test_seals_that_lower_a_level_are_named_and_so_are_those_that_would():
+    noisy = could_learn(sealed("vimadmm", "random-labels"), down())
+    assert "noisy labels of the rows only (leaks)" in noisy and "without the seal 'random-labels'" in noisy
+    assert "would lower that" in could_learn(sealed("vimadmm", "bits"), down())
+    assert "a part of a party's columns (leaks)" in could_learn(sealed("vafl", "noise"), up())
+    assert "nearly all" in could_learn(sealed("vafl", "bits", "topk"), up()), "few bits are no defence"
 
 
 def test_blinded_sums_show_only_sums():
     run = sealed("vimadmm-j", "blind", "bits")
     summed = up("logits", summed=True)
-    assert could_learn(run, summed) == "Only the sum over all parties, never one party's own values."
+    assert could_learn(run, summed).startswith("Only the sum over all parties, never one party's own values. It can")
     assert seals_on(run, summed) == ["bits", "blind"]
     assert seals_on(run, up("logits", "evaluate", summed=True)) == ["blind"]
     assert seals_on(run, up("head_norm", "explain")) == []
@@ -172,8 +186,9 @@ def test_what_the_page_says_of_vfedmh_does_not_hang_on_its_description(monkeypat
     train, _ = cn.load("digits", parties=4, owner="first")
     run = RunView(cn.train(train, "vfedmh", rounds=2, seal=cn.Blind()).summary())
     lines = {line.step: line for line in run.ledger.rows if line.purpose == "train" and line.sender == "party 2"}
-    assert could_learn(run, lines["embed"]) == "Only the sum over all parties, never one party's own values."
-    assert could_learn(run, lines["decide"]) == "What this party's columns alone say about each row's label."
+    assert could_learn(run, lines["embed"]).startswith("Only the sum over all parties, never one party's own values.")
+    assert "(read)" in could_learn(run, lines["embed"]), "a sum of wide embeddings protects nobody"
+    assert could_learn(run, lines["decide"]).startswith("It learns nothing that we know of")
     assert seals_on(run, lines["embed"]) == ["blind"] and seals_on(run, lines["decide"]) == []
     assert "only the blinded sum of step embed, and every party's own reply to step decide" in what_left(run)
 
@@ -248,7 +263,7 @@ def test_a_large_run_stays_small(tmp_path):
 def test_a_map_is_two_numbers_per_row():
     run, line = sealed("vimadmm"), up("embedding_map", "explain")
     assert values_in(run, line) == "two numbers per row"
-    assert could_learn(run, line) == "Which rows look alike to this party."
+    assert could_learn(run, line).startswith("It can rebuild a part of a party's columns (leaks): two numbers per row")
 
 
 def test_names_of_near_runs_do_not_cover_each_other(tmp_path):

@@ -8,13 +8,15 @@ from dataclasses import asdict, fields
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from colonnade.cli.app import Json, app, out, print_json
+from colonnade.core.disclosure import worst, worst_label_word
 from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
+from colonnade.runtime.disclosure_words import Situation, sentences
 from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal import SEALS
 
@@ -81,7 +83,8 @@ def _facts(method: type[Method]) -> dict[str, Any]:
         "summary": method.summary,
         "party_sends": method.party_sends,
         "owner_sends": method.owner_sends,
-        "labels": method.labels,
+        "labels": worst_label_word(method),
+        "discloses": None if (told := worst(method).disclosures) is None else [asdict(one) for one in told],
         "can_be_blinded": method.sums,
         "summed_steps": method.summed_steps,
         "needs_owner_columns": method.needs_owner_columns,
@@ -97,10 +100,13 @@ def _blinding(method: type[Method]) -> str:
 
 
 def _show_methods(known: list[type[Method]]) -> None:
-    table = Table("name", "summary", "a party sends", "the owner sends", "labels", "can be blinded?", box=None)
+    head = "summary", "a party sends", "the owner sends", "shows of labels", "of columns", "can be blinded?"
+    table = Table(Column("name", no_wrap=True), *head, box=None)
     for method in known:
         blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
-        table.add_row(method.name, method.summary, method.party_sends, method.owner_sends, method.labels, blind)
+        table.add_row(
+            method.name, method.summary, method.party_sends, method.owner_sends, worst_label_word(method), blind
+        )
     out.print(table)
 
 
@@ -117,9 +123,8 @@ def _show_method(method: type[Method]) -> None:
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
     out.print(f"It learns {', '.join(method.tasks)}.", highlight=False)
-    if method.labels != "unsent":
-        what = "shows the labels" if method.labels == "shown" else "lets parties infer labels"
-        out.print(f"What the owner sends {what}.", style="yellow")
+    for said in sentences(worst(method), Situation()):
+        out.print(said, style="yellow", highlight=False)
     if method.summed_steps:
         out.print(_blinding(method), highlight=False)
     table = Table("option", "default", box=None)

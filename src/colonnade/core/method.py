@@ -12,6 +12,7 @@ once, with a party axis in front. A step therefore uses negative axes and reduce
 from __future__ import annotations
 
 import typing
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
+from colonnade.core.disclosure import WORDS, Disclosure, label_word
 from colonnade.core.net import Net, descend, take_step
 from colonnade.core.optim import SGD, Adam, OptimizerBuilder
 from colonnade.core.options import check_types
@@ -31,6 +33,7 @@ from colonnade.errors import ConfigError, unknown
 
 __all__ = [
     "Builder",
+    "Disclosure",
     "Method",
     "Mine",
     "Net",
@@ -62,8 +65,6 @@ class Method(ABC):
     summary: ClassVar[str]
     party_sends: ClassVar[str]
     owner_sends: ClassVar[str]
-    labels: ClassVar[str] = "shown"
-    """What parties can learn about labels, with the worst options: "unsent", "inferable" or "shown"."""
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
     summed_steps: ClassVar[tuple[str, ...]] = ()
@@ -98,6 +99,16 @@ class Method(ABC):
     momentum: float = 0.9
     decay: float = 0.001
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if vars(cls).get("labels") in WORDS:  # the way before disclosures
+            warnings.warn(
+                f"{cls.__name__}.labels is the old way to say what a method shows; declare its messages by a property "
+                "'disclosures' (docs/write_a_method.md).",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+
     def __post_init__(self) -> None:
         check_types(self.name, self)
         if self.optimizer not in (None, "adam", "sgd"):
@@ -120,9 +131,15 @@ class Method(ABC):
         return self.sums == "always"
 
     @property
+    def disclosures(self) -> tuple[Disclosure, ...] | None:
+        """What every message shows of labels and columns with the method's present options; None if not declared."""
+        return None
+
+    @property
     def tells_labels(self) -> str:
-        """What parties can learn about labels with the method's present options."""
-        return self.labels
+        """What parties can learn about labels with the present options: "unsent", "inferable" or "shown"."""
+        before: str | None = getattr(self, "labels", None) if self.disclosures is None else None
+        return before if before in WORDS else label_word(self)
 
     @property
     def sends(self) -> tuple[str, str]:

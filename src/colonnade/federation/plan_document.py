@@ -10,6 +10,7 @@ from typing import Any
 from colonnade import models
 from colonnade.core import optim
 from colonnade.federation.terms import digest
+from colonnade.runtime.disclosure_words import Situation, classes_of, sentences
 from colonnade.runtime.plan import Plan
 
 
@@ -36,6 +37,13 @@ def plan_document(
         "outputs": outputs,
         "test": test,
         "schema": schema,
+        "learns": _learns(terms, what, outputs),
         **({} if split is None else {"split": split}),
     }
     return json.loads(json.dumps(document))  # type: ignore[no-any-return]  # as the other sides read it
+
+
+def _learns(terms: Mapping[str, Any], what: Plan, outputs: int) -> list[str]:
+    """What every message shows with as many classes as there are; the terms are older than that number."""
+    kinds = tuple(sorted({entry["kind"] for entry in terms["seals"]}))
+    return sentences(what.method, Situation(classes_of(what.settings.task, outputs), kinds, f"'{terms['owner']}'"))

@@ -327,8 +327,13 @@ def _plan() -> Form:
             "test": count,
             "schema": _mapped(_mapped(values, 32), 100 * MOST_SIDES),
         },
-        # Plans of older versions have no method: their terms have one with all options.
-        {"method": _named("name", methods()), "predict": count, "split": _hex(64)},
+        # Plans of older versions have no method, as their terms have one with all options, and no sentences.
+        {
+            "method": _named("name", methods()),
+            "predict": count,
+            "split": _hex(64),
+            "learns": _listed(_text(10**5), 1000),
+        },
     )
 
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
+from colonnade.methods.declarations import of_logit_sums
 from colonnade.methods.steps import decision_net, follow, slope
 
 
@@ -46,7 +47,7 @@ class AggVFL(Method):
     summary: ClassVar[str] = "weighted mean of whole models' logits"
     party_sends: ClassVar[str] = "weighted logits and a weight (only their sums are used)"
     owner_sends: ClassVar[str] = "one gradient of logits for all"
-    labels: ClassVar[str] = "shown"
+    disclosures = of_logit_sums("weigh", "follow")
     sums: ClassVar[str] = "always"
     summed_steps: ClassVar[tuple[str, ...]] = ("weigh",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")

@@ -39,6 +39,7 @@ from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.step import owner_step, party_step
 from colonnade.methods.choices import as_tuple, check_choices, check_count, check_rows, of_party
 from colonnade.methods.contribution import mean_contributions, measure, shift, steepest, uphill
+from colonnade.methods.declarations import of_embeddings, of_slopes, of_training
 from colonnade.methods.passive import find_loss
 from colonnade.methods.steps import Embedding, Gradient, check_task_net, slope, task_net
 
@@ -59,7 +60,7 @@ class APFed(Method):
     summary: ClassVar[str] = "parties help in training, the owner predicts alone (split with owner='first')"
     party_sends: ClassVar[str] = "gradients of the owner's embedding (only their sum is used)"
     owner_sends: ClassVar[str] = "its embedding, the same for all"
-    labels: ClassVar[str] = "inferable"
+    disclosures = of_embeddings("assist", "down"), of_training("assist"), of_slopes("assist")
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
     partial_rows: ClassVar[bool] = True

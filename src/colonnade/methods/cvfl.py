@@ -32,7 +32,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.core.method import Disclosure, Method, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.methods.declarations import of_embeddings, of_labels
 from colonnade.methods.steps import embed, labels_told, learn, slope, why_not_weighted
 
 
@@ -67,7 +68,6 @@ class CVFL(Method):
     summary: ClassVar[str] = "several local steps through a copy of the top net"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "the others' part, a copy of the top net, gradients of logits"
-    labels: ClassVar[str] = "shown"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
@@ -78,6 +78,12 @@ class CVFL(Method):
     messages: str = "compact"
 
     embed = staticmethod(embed)
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Embeddings go to the owner and on to the other parties; gradients of logits show labels."""
+        fit = "fit" if self.messages == "compact" else "fit_paper"
+        return of_embeddings("embed"), of_labels(fit), of_embeddings(fit, "down")
 
     def why_not(self, task: str, *, weighted: bool) -> str:
         """With weighted rows only one local step works."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from colonnade.core.method import Builder, Method, Owner, Part, Parties, Turn, register
 from colonnade.core.optim import OptimizerBuilder
+from colonnade.methods.declarations import of_logit_sums
 from colonnade.methods.steps import follow, logits, slope, with_head
 
 
@@ -33,7 +34,7 @@ class FDML(Method):
     summary: ClassVar[str] = "sum of whole models' logits"
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gradient of logits for all"
-    labels: ClassVar[str] = "shown"
+    disclosures = of_logit_sums("logits", "follow")
     sums: ClassVar[str] = "always"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
 

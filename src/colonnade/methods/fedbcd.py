@@ -23,8 +23,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.method import Builder, Disclosure, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
+from colonnade.methods.declarations import of_logit_sums, of_split_networks
 from colonnade.methods.steps import Gradient, embed, learn, leaves, logits, slope, with_head
 
 
@@ -37,7 +38,6 @@ class FedBCD(Method):
     summary: ClassVar[str] = "several local steps on one stale gradient"
     party_sends: ClassVar[str] = "embeddings, or logits"
     owner_sends: ClassVar[str] = "gradients"
-    labels: ClassVar[str] = "shown"  # with combine="sum"
     sums: ClassVar[str] = "with combine='sum'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
@@ -58,9 +58,10 @@ class FedBCD(Method):
         return self.combine == "sum"
 
     @property
-    def tells_labels(self) -> str:
+    def disclosures(self) -> tuple[Disclosure, ...]:
         """Gradients of logits show labels; from those of embeddings they must be inferred."""
-        return "shown" if self.combine == "sum" else "inferable"
+        summed = self.combine == "sum"
+        return of_logit_sums("logits", "descend") if summed else of_split_networks("embed", "descend")
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The network alone, or the whole model if logits are summed."""

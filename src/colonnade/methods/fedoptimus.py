@@ -33,8 +33,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from colonnade.core.method import Mine, Owner, Parties, Turn, owner_step, register
+from colonnade.core.method import Disclosure, Mine, Owner, Parties, Turn, owner_step, register
 from colonnade.errors import ConfigError, unknown
+from colonnade.methods.declarations import of_nothing
 from colonnade.methods.party_scores import PartyScores, scores_of
 from colonnade.methods.several import SeveralOwners, average_of, concatenated, gradients_of, mean_loss
 from colonnade.methods.steps import Embedding
@@ -99,6 +100,13 @@ class FedOptimus(SeveralOwners):
         """Every row needs its neighbours in a batch, if parties are scored."""
         if self.share < 1:
             check_neighbours(self.neighbours, rows)
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:  # type: ignore[override]
+        """With a selection every owner also scores the parties, and is told the mean."""
+        ways = [("score", "up"), ("choose", "down")] if self.share < 1 else []
+        scores = [of_nothing(*way, "labels", "one number per party about all rows") for way in ways]
+        return *super().disclosures, *scores
 
     @property
     def rare_rounds(self) -> tuple[int, ...]:

@@ -26,12 +26,13 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.method import Builder, Disclosure, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.state import under
 from colonnade.core.task import Values
 from colonnade.learners import make_learner
 from colonnade.methods.assistance import step_along, weights_of
+from colonnade.methods.declarations import of_labels, of_logits, of_nothing, of_numbers
 from colonnade.methods.gathering import check_scores
 from colonnade.methods.party_fits import draw_seed
 from colonnade.methods.steps import Logits
@@ -64,7 +65,6 @@ class GAL(Method):
     summary: ClassVar[str] = "gradient boosting: every party fits the owner's residuals with a learner"
     party_sends: ClassVar[str] = "its fit of the residuals; in a prediction its weighted fits"
     owner_sends: ClassVar[str] = "residuals, the same for all, and a weight"
-    labels: ClassVar[str] = "shown"
     partial_rows: ClassVar[bool] = True
     any_subset: ClassVar[bool] = True
 
@@ -73,6 +73,13 @@ class GAL(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         make_learner(self.learner)
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Residuals show labels; fits show columns, those of a linear learner the most."""
+        of_fit = of_numbers if self.learner.startswith("linear") else of_logits
+        share = of_nothing("keep", "down", "labels", "one number about all rows")
+        return of_labels("assist"), of_fit("assist"), of_fit("add_up"), share
 
     @property
     def whole_rounds(self) -> bool:

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import ModelError, unknown
+from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.steps import Embedding, follow, learn, leaves
 
 COUNTS = ("rows", "sets")
@@ -47,7 +48,7 @@ class LASER(Method):
     summary: ClassVar[str] = "the mean of the embeddings of whoever knows a row, for every set of parties"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
-    labels: ClassVar[str] = "inferable"
+    disclosures = of_split_networks("embed", "follow")
     partial_rows: ClassVar[bool] = True
     any_subset: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")

@@ -30,7 +30,7 @@ class Local(Method):
     summary: ClassVar[str] = "the owner alone with its own columns (split with owner='first')"
     party_sends: ClassVar[str] = "nothing"
     owner_sends: ClassVar[str] = "nothing"
-    labels: ClassVar[str] = "unsent"
+    disclosures = ()
     needs_owner_columns: ClassVar[bool] = True
     alone: ClassVar[str] = "always"
     partial_rows: ClassVar[bool] = True

@@ -55,7 +55,6 @@ class OneShot(OneShotOptions):
     summary: ClassVar[str] = "every party learns alone and sends once: scores of boosted trees, or main directions"
     party_sends: ClassVar[str] = "scores, or few numbers of its columns, once"
     owner_sends: ClassVar[str] = "labels or gradients once, or nothing"
-    labels: ClassVar[str] = "shown"
 
     # party: holds x_k
 

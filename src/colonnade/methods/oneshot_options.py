@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from colonnade.core.method import Method
+from colonnade.core.method import Disclosure, Method
 from colonnade.errors import ConfigError
 from colonnade.learners import make_learner
+from colonnade.methods.declarations import of_gradients, of_labels, of_logits, of_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,14 @@ class OneShotOptions(Method):
             make_learner(text)
 
     @property
-    def tells_labels(self) -> str:
-        """Labels are sent, can be inferred from gradients, or stay where they are."""
-        return {"labels": "shown", "gradients": "inferable"}.get(self.learn, "unsent")
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Labels are sent, can be inferred from gradients, or stay where they are; numbers show columns."""
+        if self.learn == "labels":
+            return of_labels("score", "they are sent"), of_logits("score"), of_logits("show")
+        numbers = of_numbers("project"), of_numbers("show")
+        if self.learn != "gradients":
+            return numbers
+        return *numbers, *(of(step) for of in (of_gradients, of_logits) for step in ("cluster", "refine"))
 
     @property
     def whole_rounds(self) -> bool:

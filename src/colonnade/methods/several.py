@@ -18,12 +18,15 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Turn
+from colonnade.core.method import Builder, Disclosure, Method, Mine, Owner, Part, Turn
 from colonnade.core.net import Net, take_step
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.step import owner_step, party_step
 from colonnade.methods.aggregate import check_server, make_server
+from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.steps import Embedding, Gradient, Logits
+
+OF_TOP_NETS = "an owner's labels shaped the weights, all rows together"
 
 
 class Weights(NamedTuple):
@@ -45,7 +48,10 @@ class SeveralOwners(Method):
 
     party_sends: ClassVar[str] = "embeddings, to each owner those of its rows"
     owner_sends: ClassVar[str] = "gradients of embeddings; owners send each other top nets"
-    labels: ClassVar[str] = "inferable"
+    disclosures = (
+        *of_split_networks("embed", "follow"),
+        *(Disclosure(*way, "labels", "hints", note=OF_TOP_NETS) for way in (("top", "up"), ("adopt", "down"))),
+    )
     several_owners: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden", "every")
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import nn
 
 from colonnade.core.method import Method, Owner
+from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.steps import embed, follow
 
 
@@ -17,7 +18,7 @@ class SideBySide(Method):
 
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
-    labels: ClassVar[str] = "inferable"
+    disclosures = of_split_networks("embed", "follow")
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
     hidden: int = 60

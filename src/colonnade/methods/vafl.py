@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from colonnade.core.method import Method, Owner, Parties, Turn, register
 from colonnade.core.optim import SGD
+from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.steps import embed, follow, learn, leaves
 
 
@@ -38,7 +39,7 @@ class VAFL(Method):
     summary: ClassVar[str] = "weighted sum of embeddings under one linear layer"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
-    labels: ClassVar[str] = "inferable"
+    disclosures = of_split_networks("embed", "follow")
     sums: ClassVar[str] = "with learn_weights=False"
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")

@@ -36,6 +36,7 @@ from torch import Tensor
 from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import MessageError
+from colonnade.methods.declarations import of_embeddings, of_labels, of_nothing, of_training
 from colonnade.methods.steps import Gradient, Logits, decision_net, embed, labels_told, slope, why_not_weighted
 
 
@@ -55,7 +56,10 @@ class VFedMH(Method):
     summary: ClassVar[str] = "a model per party on the mean of all embeddings (split with owner='first')"
     party_sends: ClassVar[str] = "embeddings (only their sum is used), logits of its own model"
     owner_sends: ClassVar[str] = "mean embedding for all, gradients of logits"
-    labels: ClassVar[str] = "shown"
+    disclosures = (
+        *(of_embeddings("embed"), of_embeddings("decide", "down"), of_training("decide"), of_labels("learn")),
+        of_nothing("decide", "up", "columns", "logits follow from the mean, which the owner has, and a network"),
+    )
     needs_owner_columns: ClassVar[bool] = True
     sums: ClassVar[str] = "always"
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)

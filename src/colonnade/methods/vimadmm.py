@@ -32,7 +32,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from colonnade.core.method import Mine, Owner, Parties, Turn, party_step, register
+from colonnade.core.method import Disclosure, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.methods.declarations import of_embeddings, of_labels, of_others
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Embedding
 
@@ -61,7 +62,6 @@ class VIMADMM(OwnerHeads):
     summary: ClassVar[str] = "a linear head per party, ADMM with many local steps"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "target logits and head"
-    labels: ClassVar[str] = "shown"
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
     choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
 
@@ -70,6 +70,12 @@ class VIMADMM(OwnerHeads):
     rho: float = 1.0
     local_steps: int | None = None
     messages: str = "compact"
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Embeddings, and targets that are made of duals and of the others' logits."""
+        fit = "fit" if self.messages == "compact" else "fit_paper"
+        return of_embeddings("embed"), of_labels(fit), of_others(fit)
 
     # party: holds x_k and f_k
 

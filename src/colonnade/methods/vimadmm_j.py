@@ -30,8 +30,21 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, descend, party_step, register
+from colonnade.core.method import (
+    Builder,
+    Disclosure,
+    Method,
+    Mine,
+    Owner,
+    Part,
+    Parties,
+    Turn,
+    descend,
+    party_step,
+    register,
+)
 from colonnade.core.optim import OptimizerBuilder
+from colonnade.methods.declarations import of_logit_sums, of_nothing
 from colonnade.methods.steps import Logits
 
 
@@ -63,7 +76,6 @@ class VIMADMMJ(Method):
     summary: ClassVar[str] = "ADMM on the sum of logits, heads at the parties"
     party_sends: ClassVar[str] = "logits (only their sum is used)"
     owner_sends: ClassVar[str] = "one gap of logits for all"
-    labels: ClassVar[str] = "shown"
     sums: ClassVar[str] = "with messages='compact'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
@@ -79,6 +91,13 @@ class VIMADMMJ(Method):
     def only_sums(self) -> bool:
         """The paper's messages need every party's own logits."""
         return self.messages == "compact"
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Logits, an answer that is made of duals, and how large a head is."""
+        fit = "fit" if self.messages == "compact" else "fit_paper"
+        norm = of_nothing("head_norm", "up", "columns", "one number about a network")
+        return *of_logit_sums("logits", fit, blindable=self.only_sums), norm
 
     # party: holds x_k, f_k and W_k
 

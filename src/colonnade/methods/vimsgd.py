@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Owner, Parties, Turn, register
+from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Gradient, embed, follow, learn
 
@@ -34,7 +35,7 @@ class VIMSGD(OwnerHeads):
     summary: ClassVar[str] = "a linear head per party, SGD"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
-    labels: ClassVar[str] = "inferable"
+    disclosures = of_split_networks("embed", "follow")
 
     with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
 

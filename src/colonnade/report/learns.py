@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
+from colonnade.core.disclosure import UNDECLARED, Disclosure
 from colonnade.report.summary import RunView
-from colonnade.run.map_step import embedding_map
+from colonnade.run.map_step import SHOWS, embedding_map
+from colonnade.runtime.disclosure_words import sentence
 from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import VALUES
 from colonnade.wire.ledger import Line
 
-FROM_LABELS = ("goal", "u", "dual", "residual", "y", "slope")
-AT_THE_OWNER = {
-    "h": "A condensed view of each row: rows that are alike look alike, and columns may be guessed from it.",
-    "o": "What this party's columns alone say about each row's label.",
-    "slope": "How the party would have the owner's embedding change, which hints at its columns.",
-    "points": "Which rows look alike to this party.",
-    "norm": "How much the model relies on this party; nothing about a row.",
-}
-AT_A_PARTY = {
-    "h": "A condensed view of each row, made of others' columns.",
-    "h_others": "A condensed view of each row, made of others' columns.",
-    "w": "The top net as another owner's labels shaped it.",
-    "each": "How much each party tells about the labels.",
-    "o": "What the model says about each row.",
-    "way": "Which rows are asked about, and which map of them is drawn.",
-}
 OF_NO_METHOD = {"embedding_map": embedding_map}  # steps that the parties of any method take
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
 _SCALE = 16  # bytes; a smaller message to a blinded party holds only the scale of the sum
@@ -86,28 +73,34 @@ def could_learn(run: RunView, line: Line) -> str:
         return "How far the parties' values reach together."
     if run.known_method is None:
         return "Not known: the method is not known here."
-    return _party_learns(run, line) if run.is_owner(line.sender) else _owner_learns(run, line)
+    return _receiver_learns(run, line)
 
 
-def _owner_learns(run: RunView, line: Line) -> str:
+def _declared(run: RunView, line: Line) -> tuple[Disclosure, ...]:
+    """What is declared of the messages of a line."""
+    if line.step in OF_NO_METHOD:
+        told: tuple[Disclosure, ...] | None = SHOWS
+    else:
+        told = None if run.chosen_method is None else run.chosen_method.disclosures
+    down = run.is_owner(line.sender) and not (line.step in _owner_steps(run) and line.sender != run.owners[0])
+    return tuple(one for one in told or () if (one.step, one.way) == (line.step, "down" if down else "up"))
+
+
+def _owner_steps(run: RunView) -> Collection[str]:
+    return () if run.known_method is None else run.known_method.owner_steps()
+
+
+def _receiver_learns(run: RunView, line: Line) -> str:
+    told = _declared(run, line)
+    if not told:
+        undeclared = run.chosen_method is not None and run.chosen_method.disclosures is None
+        return f"What it shows is {UNDECLARED}." if undeclared else "Which rows are asked about."
+    said = " ".join(sentence(one, run.situation, who="It") for one in told)
     if is_blinded(run, line):
-        return "Only the sum over all parties, never one party's own values."
-    known = [AT_THE_OWNER[name] for name in _fields(run, line) if name in AT_THE_OWNER]
-    sentence = known[0] if known else "What the party's columns say about each row."
-    if line.summed is None and _may_be_blinded(run, line):
-        sentence += " Or only the sum over all parties: the ledger is too old to say which."
-    return f"{sentence} Noise blurs it." if "noise" in seals_on(run, line) else sentence
-
-
-def _party_learns(run: RunView, line: Line) -> str:
-    fields = _fields(run, line)
-    if line.purpose == "train" and (not fields or set(fields) & set(FROM_LABELS)):
-        noisy = any(kind.endswith("-labels") for kind in seals_on(run, line))
-        if run.tells_labels == "shown":
-            return f"The {'noisy ' if noisy else ''}label of each of its training rows."
-        return f"It can infer {'noisy ' if noisy else ''}labels: rows of one class get gradients that are alike."
-    known = [AT_A_PARTY[name] for name in fields if name in AT_A_PARTY]
-    return known[0] if known else "Which rows are asked about."
+        said = f"Only the sum over all parties, never one party's own values. {said}"
+    elif line.summed is None and _may_be_blinded(run, line):
+        said += " Or only the sum over all parties: the ledger is too old to say which."
+    return said
 
 
 def _only_a_scale(run: RunView, line: Line) -> bool:

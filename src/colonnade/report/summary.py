@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import Method, methods
+from colonnade.core.method import Method, make_method, methods
 from colonnade.core.metrics import watched_in
 from colonnade.core.task import TASKS
 from colonnade.disk.json_form import first_wrong
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, ColonnadeError
 from colonnade.run.findings import numbers_in
 from colonnade.run.period_findings import PERIODS
+from colonnade.runtime.disclosure_words import Situation, classes_of
 from colonnade.store import checkpoint
 from colonnade.store.checkpoint_facts import read_facts
 from colonnade.wire.ledger import OWNER, Ledger
@@ -116,9 +117,26 @@ class RunView:
         return methods().get(self.method)
 
     @property
+    def chosen_method(self) -> Method | None:
+        """The method with the run's options, or with usual ones if the run's are of another version."""
+        cls = self.known_method
+        if cls is None:
+            return None
+        try:
+            return make_method(self.method, **self.options)
+        except (ColonnadeError, TypeError):
+            return cls()
+
+    @property
     def tells_labels(self) -> str:
         """What parties can tell of the labels; the worst case if the method is not known here."""
-        return "shown" if self.known_method is None else self.known_method.labels
+        return "shown" if self.chosen_method is None else self.chosen_method.tells_labels
+
+    @property
+    def situation(self) -> Situation:
+        """What sentences about messages depend on beside the method."""
+        kinds = tuple(sorted({str(entry.get("kind", "")) for entry in self.seals}))
+        return Situation(classes_of(self.task, self.outputs), kinds)
 
     @property
     def unfinished(self) -> bool:

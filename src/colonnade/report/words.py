@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from colonnade.core.disclosure import LABEL_SEALS
 from colonnade.report.summary import RunView
+from colonnade.runtime.disclosure_words import in_short
 from colonnade.wire.ledger import Line
 
 
@@ -137,21 +139,19 @@ def what_dates_told(run: RunView) -> list[str]:
 
 
 def what_shows(run: RunView) -> str:
-    """Whether a curious party could read the labels."""
-    method = run.known_method
+    """What a curious side could make of the run's messages, at worst."""
+    method = run.chosen_method
     if method is None:
         return f"The method {run.method} is not known here, so nobody can say what its messages show."
-    noisy = next((entry for entry in run.seals if str(entry.get("kind", "")).endswith("-labels")), None)
-    if run.tells_labels != "unsent" and noisy is not None:
-        return (
-            f"What the owner sends shows noisy labels only, drawn once with epsilon {noisy.get('epsilon')}: a curious "
-            "party reads the noise with the class."
-        )
-    if run.tells_labels == "shown":
-        return "What the owner sends shows the labels: a curious party can read the class of its rows from it."
     if not run.ledger.rows:
         return "No message, so nothing to read."
-    return "No message holds labels or columns as they are, but a curious party can infer labels, of two classes most."
+    return in_short(method, run.situation) + "".join(_label_noise(run))
+
+
+def _label_noise(run: RunView) -> list[str]:
+    """The privacy parameter of each label seal."""
+    seals = [entry for entry in run.seals if entry.get("kind") in LABEL_SEALS]
+    return [f" The labels' noise was drawn once, with epsilon {entry.get('epsilon')}." for entry in seals]
 
 
 def what_seals_did(run: RunView) -> list[str]:

@@ -12,11 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.disclosure import Disclosure
 from colonnade.core.method import Mine, Turn, party_step
 from colonnade.errors import MessageError
 
 WAYS = ("pca", "tsne")
 _SEEDS = 2**32  # scikit-learn takes no larger ones
+
+
+SHOWS = (
+    Disclosure("embedding_map", "up", "columns", "leaks", note="two numbers per row, by which rows look alike or not"),
+    Disclosure("embedding_map", "down", "labels", "nothing known", note="which rows and which map are asked for"),
+)
 
 
 class MapOptions(NamedTuple):

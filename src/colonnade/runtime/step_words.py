@@ -23,6 +23,7 @@ VALUES = {
     "weight": "weights",
     "h": "embeddings",
     "h_others": "the others' part",
+    "share": "a share",
     "head": "a head",
     "block": "a copy of the top net",
     "blocks": "a copy of the top net",

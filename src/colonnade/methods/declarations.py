@@ -1,0 +1,70 @@
+"""What messages that several methods share show of labels and columns: one declaration per kind of message."""
+
+from __future__ import annotations
+
+from colonnade.core.disclosure import LABEL_SEALS, Disclosure
+
+Told = tuple[Disclosure, ...]
+
+_EMBEDDINGS = "a decoder trained on 200 known rows rebuilds columns, the better the wider the embedding"
+_LOGITS = "a decoder trained on 200 known rows rebuilds part of the columns"
+_NUMBERS = "linear in the columns or trained to rebuild them, so few more columns than numbers stay unknown"
+
+
+def of_embeddings(step: str, way: str = "up") -> Disclosure:
+    """What embeddings of rows show of the columns behind them; their sum over parties shows as much."""
+    return Disclosure(step, way, "columns", "read", note=_EMBEDDINGS, stopped_by=("noise",) if way == "up" else ())
+
+
+def of_gradients(step: str) -> Disclosure:
+    """What gradients of embeddings show of labels."""
+    note = "gradients of rows of one class point the same way"
+    return Disclosure(step, "down", "labels", "leaks", two_classes="read", note=note, stopped_by=LABEL_SEALS)
+
+
+def of_labels(step: str, note: str = "it is the probabilities less the label") -> Disclosure:
+    """What shows labels of any number of classes; by default of gradients of logits and of duals."""
+    return Disclosure(step, "down", "labels", "read", note=note, stopped_by=LABEL_SEALS)
+
+
+def of_training(step: str) -> Disclosure:
+    """What an embedding shows of labels on which it was trained."""
+    note = "training on labels shaped the embedding"
+    return Disclosure(step, "down", "labels", "leaks", note=note, stopped_by=LABEL_SEALS)
+
+
+def of_logits(step: str, *stopped_by: str) -> Disclosure:
+    """What logits of rows show of the columns behind them."""
+    return Disclosure(step, "up", "columns", "leaks", note=_LOGITS, stopped_by=("noise", *stopped_by))
+
+
+def of_numbers(step: str) -> Disclosure:
+    """What main directions, and the like, show of columns."""
+    return Disclosure(step, "up", "columns", "read", note=_NUMBERS, stopped_by=("noise",))
+
+
+def of_slopes(step: str) -> Disclosure:
+    """What a party's gradients of somebody else's embedding show of its columns."""
+    note = "how an embedding should change depends on the party's columns"
+    return Disclosure(step, "up", "columns", "leaks", note=note, stopped_by=("noise", "blind"))
+
+
+def of_others(step: str) -> Disclosure:
+    """What an answer that depends on the sum of all logits shows a party of the others' columns."""
+    note = "less a party's own part it holds the sum of the others' logits"
+    return Disclosure(step, "down", "columns", "leaks", note=note, stopped_by=("noise",))
+
+
+def of_nothing(step: str, way: str, secret: str, note: str) -> Disclosure:
+    """A message from which nobody knows how to tell the secret."""
+    return Disclosure(step, way, secret, "nothing known", note=note)
+
+
+def of_split_networks(embed: str, follow: str) -> Told:
+    """Embeddings up, their gradients down."""
+    return of_embeddings(embed), of_gradients(follow)
+
+
+def of_logit_sums(step: str, follow: str, *, blindable: bool = True) -> Told:
+    """Logits up, something from which labels can be read down."""
+    return of_logits(step, *(("blind",) if blindable else ())), of_labels(follow), of_others(follow)
