@@ -1,8 +1,10 @@
 """The audit log: a chain that goes on after crashes, and in which every edit, cut and other order is found."""
 
+import errno
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -23,8 +25,9 @@ from typer.testing import CliRunner
 from colonnade.cli import app
 from colonnade.errors import ConfigError, FolderError
 from colonnade.federation.audit_check import compare, verify
-from colonnade.federation.audit_log import AuditLog, signed_bytes
+from colonnade.federation.audit_log import AuditLog, files_of, signed_bytes
 from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
+from colonnade.federation.party_report import message_counts
 from colonnade.federation.prometheus import Metrics
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.status_file import StatusFile
@@ -506,3 +509,84 @@ def test_the_owner_logs_a_request_before_it_leaves(tmp_path):
     with pytest.raises(FolderError, match="closed"):
         lines.post("shop", write_packet(Packet("step", step="embed", round=3)))
     assert not hasattr(links, "sent"), "it left without a line in the log"
+
+
+# files that were put aside
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A sealed log of thirty messages in files of about 2,000 bytes, written by a side that was started twice."""
+    path = tmp_path / "audit.jsonl"
+    for start in (0, 15):
+        with AuditLog(path, "bank", "credit", largest=2000) as log:
+            for number in range(start, start + 15):
+                log.sent("shop", "logits", b"up %d" % number, round=number)
+            if start:
+                log.seal(ME)
+    return path
+
+
+def test_a_large_file_is_put_aside_and_the_chain_goes_on(parts):
+    aside = files_of(parts)[:-1]
+    assert len(aside) > 2 and [path.name for path in aside] == [f"audit.jsonl.{k + 1}" for k in range(len(aside))]
+    assert all(2000 <= path.stat().st_size < 3000 and path.stat().st_mode & 0o777 == 0o600 for path in aside)
+    first, *_, last = entries_of(aside[0])
+    after = entries_of(aside[1])[0]
+    assert (after["event"], after["facts"], after["before"]) == ("continued", first["facts"], last["hash"])
+    found = verify(parts, ME.public)
+    assert found.whole and found.signed and found.entries == 1 + 30 + 1 + len(aside)
+
+
+def test_all_files_of_a_log_are_compared_and_counted(parts, tmp_path):
+    with AuditLog(tmp_path / "shop", "shop", "credit") as shop:
+        for number in range(30):
+            shop.received("bank", "logits", b"up %d" % number, round=number)
+    assert compare(parts, tmp_path / "shop") == []
+    assert [(of.kind, of.messages) for of in message_counts(parts)] == [("logits", 30)]
+
+
+@pytest.mark.parametrize(("gone", "why"), [(0, r"put audit\.jsonl\.1"), (1, "lines were removed"), (-1, "no seal")])
+def test_a_file_that_is_not_there_is_missed(parts, gone, why):
+    files = files_of(parts)
+    files[gone].unlink()
+    if gone == -1:
+        files[-2].rename(parts)
+    found = verify(parts, ME.public)
+    assert not found.whole and re.search(why, found.why)
+
+
+def test_an_edit_in_a_file_that_was_put_aside_is_found(parts):
+    second = files_of(parts)[1]
+    second.write_bytes(second.read_bytes().replace(b'"size":4', b'"size":5', 1))
+    assert "was altered" in verify(parts, ME.public).why
+
+
+@pytest.mark.parametrize("left", [None, b"", b'{"n":1,"time":'])
+def test_a_crash_between_two_files_loses_nothing(parts, left):
+    """The file was put aside, and of the next one there is nothing, or a piece of its first line."""
+    newest = parts.with_name(f"{parts.name}.{len(files_of(parts))}")
+    parts.rename(newest)
+    if left is not None:
+        parts.write_bytes(left)
+    with AuditLog(parts, "bank", "credit", largest=2000) as log:
+        log.sent("shop", "logits", b"more", round=30)
+    assert entries_of(parts)[0]["event"] == "continued" and verify(parts).whole
+
+
+def test_files_of_another_log_are_not_taken_up(parts):
+    parts.rename(parts.with_name("audit.jsonl.9"))
+    with pytest.raises(FolderError, match="is the audit log of 'bank'"):
+        AuditLog(parts, "shop", "credit")
+
+
+def test_no_room_for_the_next_file_stops_the_side_and_loses_nothing(parts, monkeypatch):
+    log = AuditLog(parts, "bank", "credit", largest=1)
+    with monkeypatch.context() as full:
+        full.setattr("os.write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")))
+        for _ in range(2):
+            with pytest.raises(FolderError, match="No space left"):
+                log.sent("shop", "logits", b"more", round=30)
+    log.sent("shop", "logits", b"more", round=30)
+    log.close()
+    assert verify(parts).whole

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.app import Json, app, echo, print_json, remark
+from colonnade.cli.app import Json, Quiet, app, echo, print_json, remark
 from colonnade.cli.progress import counted
 from colonnade.core.options import path_part
 from colonnade.disk.whole_files import make_folder, write_text
@@ -30,7 +30,7 @@ def align(
         bool, typer.Option("--columns", help="Only show what each party's columns were taken for.")
     ] = False,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find the rows that all parties of a job have in common, privately; train nothing."""
     what = read_job(job)

@@ -21,6 +21,7 @@ out = Console()
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 class Verbs(TyperGroup):

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from colonnade.cli.align_command import aligning, who_learns_of
-from colonnade.cli.app import Json, app, clean, echo, out, print_json
+from colonnade.cli.app import Json, Quiet, app, clean, echo, out, print_json
 from colonnade.cli.federation_command import JSON, LogFormat, MetricsPort, gather_all, one_side
 from colonnade.core.options import path_part
 from colonnade.description.description_result import Description
@@ -34,7 +34,7 @@ def describe(
     ] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one HTML page.")] = None,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     folder: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Between organisations: where the owner keeps this description.")
     ] = None,

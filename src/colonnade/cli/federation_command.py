@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.align_command import aligning
-from colonnade.cli.app import Json, app, echo, print_json, say
+from colonnade.cli.app import Json, Quiet, app, echo, print_json, say
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.train_command import tell
 from colonnade.core.options import path_part
@@ -46,7 +46,7 @@ def owner(
     job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job, with the owner's own files.")],
     folder: Annotated[Path | None, typer.Option(help="The run folder.", metavar="DIR")] = None,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     predict: Annotated[
         list[str] | None, typer.Option(help="Score this new file with the run's model; may be given twice.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.align_command import aligning
-from colonnade.cli.app import Json, app, echo, print_json
+from colonnade.cli.app import Json, Quiet, app, echo, print_json
 from colonnade.errors import ConfigError
 from colonnade.jobs.table_sections import files_of
 from colonnade.run.train import resume
@@ -36,7 +36,7 @@ def predict(
         typer.Option(metavar="FILE", help="Scores by month as CSV, if the owner's new file has dates and labels."),
     ] = None,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Score the rows of new files with a trained run; only the owner gets the scores."""
     place, trained = check_place(to), resume(run, train=False)

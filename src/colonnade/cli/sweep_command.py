@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.app import Json, app, echo, print_json, remark
+from colonnade.cli.app import Json, Quiet, app, echo, print_json, remark
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import sweep_job
@@ -33,7 +33,7 @@ def sweep(
     processes: Annotated[int, typer.Option(help="How many runs at a time.")] = 2,
     mean: Annotated[str | None, typer.Option(metavar="KEY", help="Show means over this key, such as seed.")] = None,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a job once for every combination of some values, or search them; keep every point, show one table."""
     values = dict(map(_values, over or ()))

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.align_command import aligning, who_learns_of
-from colonnade.cli.app import Json, app, echo, err, print_json, remark
+from colonnade.cli.app import Json, Quiet, app, echo, err, print_json, remark
 from colonnade.cli.live import live as live_view
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.watch_command import watching
@@ -35,7 +35,7 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run folder left off.")] = False,
     json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     live: Annotated[bool, typer.Option("--live", help="Show speed, score and each party's bytes, not a bar.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Serve a page that follows the run, to this machine.")] = False,
     log: Annotated[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,27 +35,35 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Adam:
-    """Adam with decoupled weight decay."""
+class _Adaptive:
+    """An optimiser that adapts the rate of each weight, with a rate and weight decay alone."""
 
-    lr: float = 0.001
+    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]]
+
+    lr: float
     decay: float = 0.0
 
     def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """Build the optimiser."""
-        return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.decay)
+        return type(self).algorithm(parameters, lr=self.lr, weight_decay=self.decay)
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adam(_Adaptive):
+    """Adam with decoupled weight decay."""
+
+    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.AdamW
+
+    lr: float = 0.001
+
+
+@dataclass(frozen=True)
+class Adagrad(_Adaptive):
     """Adagrad."""
 
-    lr: float = 0.01
-    decay: float = 0.0
+    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adagrad
 
-    def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-        """Build the optimiser."""
-        return torch.optim.Adagrad(parameters, lr=self.lr, weight_decay=self.decay)
+    lr: float = 0.01
 
 
 KINDS: dict[str, Any] = {"sgd": SGD, "adam": Adam, "adagrad": Adagrad}

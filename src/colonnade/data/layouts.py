@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,15 @@ def _numbered(name: str, numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 _BANK_WORDS = _words("job marital education default housing loan contact month poutcome")
+_BANK = Layout(
+    target="y",
+    classes=("no", "yes"),
+    groups={
+        "client": _words("age job marital education default balance housing loan"),
+        "contact": _words("contact day month duration campaign pdays previous poutcome"),
+    },
+    categories=_BANK_WORDS,
+)
 
 LAYOUTS = {
     "adult": Layout(
@@ -52,18 +61,9 @@ LAYOUTS = {
             "capital_gain capital_loss hours_per_week native_country"
         ),
     ),
-    "bank_marketing": Layout(
-        target="y",
-        classes=("no", "yes"),
-        groups={
-            "client": _words("age job marital education default balance housing loan"),
-            "contact": _words("contact day month duration campaign pdays previous poutcome"),
-        },
-        categories=_BANK_WORDS,
-    ),
-    "bank_marketing_additional": Layout(
-        target="y",
-        classes=("no", "yes"),
+    "bank_marketing": _BANK,
+    "bank_marketing_additional": replace(
+        _BANK,
         groups={
             "client": _words("age job marital education default housing loan"),
             "contact": _words("contact month day_of_week duration campaign pdays previous poutcome"),

@@ -14,19 +14,8 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Parties, Turn
-from colonnade.description import describe_steps as steps
-from colonnade.description.describe_messages import (
-    CHUNK,
-    SQUARES,
-    BinSums,
-    GroupProofs,
-    LabelChunk,
-    LabelProofs,
-    Targets,
-    ToldColumn,
-    ToldFacts,
-    read_facts,
-)
+from colonnade.description import describe_messages as messages
+from colonnade.description.describe_party import DescribeParty
 from colonnade.description.label_targets import NARROW, LabelTargets
 from colonnade.description.own_columns import LEVELS, OwnColumn, OwnColumns, PartyRules, stability
 from colonnade.errors import ConfigError, MessageError, TableError, naming
@@ -42,7 +31,7 @@ _WIDEST = 1 << 35  # of all sums: finding one takes up to a million additions
 class OpenedColumn:
     """What the owner knows of one column: what its party told, and the sums of the targets that were opened."""
 
-    told: ToldColumn
+    told: messages.ToldColumn
     sums: np.ndarray
     """Whole numbers [bins, T]."""
     products: np.ndarray | None
@@ -68,48 +57,48 @@ class DescribeOwner:
         if least is not None:
             _check_groups(targets, least)
 
-    def run(self) -> list[tuple[ToldFacts, list[OpenedColumn]]]:
+    def run(self) -> list[tuple[messages.ToldFacts, list[OpenedColumn]]]:
         """Ask all parties and open their answers, one result per party."""
-        self.parties.tell(steps.begin, self.turn, all=self.opening())
+        self.parties.tell(DescribeParty.begin, self.turn, all=self.opening())
         for chunk, proofs in self.proved_chunks():
-            self.parties.tell(steps.hear, self.turn, all=chunk)
+            self.parties.tell(DescribeParty.hear, self.turn, all=chunk)
             if proofs is not None:
-                self.parties.tell(steps.believe, self.turn, all=proofs)
+                self.parties.tell(DescribeParty.believe, self.turn, all=proofs)
         if self.least is not None:
-            self.parties.tell(steps.believe_groups, self.turn, all=self.groups())
+            self.parties.tell(DescribeParty.believe_groups, self.turn, all=self.groups())
         results = []
         for party, name in enumerate(self.parties.names):  # one at a time, so that one party's sums are held at once
-            (answer,) = self.parties.ask(steps.answer, self.turn, to=[party])
+            (answer,) = self.parties.ask(DescribeParty.answer, self.turn, to=[party])
             with naming(name, "answer"):
                 results.append(self.opened(answer))
         return results
 
-    def opening(self) -> Targets:
+    def opening(self) -> messages.Targets:
         """The public keys and sizes."""
         raw = bytearray(b"".join(self.key.public))
         sizes = [len(self.targets.numbers), self.targets.bound, self.targets.together]
-        return Targets(torch.frombuffer(raw, dtype=torch.uint8).reshape(-1, POINT_BYTES), torch.tensor(sizes))
+        return messages.Targets(torch.frombuffer(raw, dtype=torch.uint8).reshape(-1, POINT_BYTES), torch.tensor(sizes))
 
-    def chunks(self) -> Iterator[LabelChunk]:
+    def chunks(self) -> Iterator[messages.LabelChunk]:
         """All rows' encrypted numbers, some rows at a time; every label is encrypted once, for all parties."""
         return (chunk for chunk, _ in self.proved_chunks())
 
-    def proved_chunks(self) -> Iterator[tuple[LabelChunk, LabelProofs | None]]:
+    def proved_chunks(self) -> Iterator[tuple[messages.LabelChunk, messages.LabelProofs | None]]:
         """The same, each with its proof if there is to be one."""
-        for start in range(0, len(self.targets.numbers), CHUNK):
-            numbers = self.targets.numbers[start : start + CHUNK]
+        for start in range(0, len(self.targets.numbers), messages.CHUNK):
+            numbers = self.targets.numbers[start : start + messages.CHUNK]
             randoms = list(islice(self._draws, len(numbers)))
             points = self.key.encrypted(numbers, randoms)
             self._random += sum(randoms)
-            chunk = LabelChunk(torch.tensor(start), torch.from_numpy(points.copy()))
+            chunk = messages.LabelChunk(torch.tensor(start), torch.from_numpy(points.copy()))
             yield chunk, None if self.least is None else self._proofs(points, numbers, randoms)
 
-    def _proofs(self, points: np.ndarray, numbers: np.ndarray, randoms: list[int]) -> LabelProofs:
-        return LabelProofs(
+    def _proofs(self, points: np.ndarray, numbers: np.ndarray, randoms: list[int]) -> messages.LabelProofs:
+        return messages.LabelProofs(
             *map(torch.from_numpy, prove_bits(self.key, points, numbers, randoms, one=numbers.shape[1] > 1))
         )
 
-    def groups(self) -> GroupProofs:
+    def groups(self) -> messages.GroupProofs:
         """Proofs that each class has and lacks enough rows, after all labels were encrypted."""
         assert self.least is not None
         rows, made = len(self.targets.numbers), []
@@ -117,12 +106,12 @@ class DescribeOwner:
             for surplus, random in ((positive, self._random), (rows - positive, -self._random)):
                 made.append(prove_at_least(self.key.only(k), surplus - self.least, random, rows.bit_length()))
         parts = [np.stack(part) for part in zip(*((one.digits, *one.proof) for one in made), strict=True)]
-        return GroupProofs(torch.tensor(self.least), *map(torch.from_numpy, parts))
+        return messages.GroupProofs(torch.tensor(self.least), *map(torch.from_numpy, parts))
 
-    def opened(self, answer: BinSums) -> tuple[ToldFacts, list[OpenedColumn]]:
+    def opened(self, answer: messages.BinSums) -> tuple[messages.ToldFacts, list[OpenedColumn]]:
         """What a party told, and its opened sums."""
         rows = len(self.targets.numbers)
-        facts = read_facts(answer.facts, rows)
+        facts = messages.read_facts(answer.facts, rows)
         _check_points(answer.sums, facts.bins, len(self.targets.names))
         _check_points(answer.products, len(facts.numbers), len(self.targets.names))
         reaches = [self._reach(count, facts.sigma) for told in facts.columns for count in told.counts]
@@ -144,7 +133,7 @@ class DescribeOwner:
 
     def _reach_of_products(self, sigma: float) -> int:
         """The largest sum of levels times numbers, with noise."""
-        most = math.sqrt(SQUARES * len(self.targets.numbers) * self._squares)
+        most = math.sqrt(messages.SQUARES * len(self.targets.numbers) * self._squares)
         return math.ceil(most + _TAIL * sigma * self.targets.bound * LEVELS * NARROW)
 
     @property
@@ -182,7 +171,7 @@ def _check_points(points: Tensor, count: int, targets: int) -> None:
         )
 
 
-def _put_together(facts: ToldFacts, sums: list[list[int]], products: list[list[int]]) -> list[OpenedColumn]:
+def _put_together(facts: messages.ToldFacts, sums: list[list[int]], products: list[list[int]]) -> list[OpenedColumn]:
     columns, at, others = [], 0, iter(products)
     for told in facts.columns:
         until = at + len(told.titles)
@@ -192,10 +181,12 @@ def _put_together(facts: ToldFacts, sums: list[list[int]], products: list[list[i
     return columns
 
 
-def own_result(own: OwnColumns, targets: LabelTargets, rules: PartyRules) -> tuple[ToldFacts, list[OpenedColumn]]:
+def own_result(
+    own: OwnColumns, targets: LabelTargets, rules: PartyRules
+) -> tuple[messages.ToldFacts, list[OpenedColumn]]:
     """The same of the owner's own columns, for which nothing needs to be encrypted."""
     columns = [_own_column(column, targets.numbers, rules.minimum) for column in own.columns]
-    return ToldFacts(rules.minimum, 0.0, own.notes, tuple(column.told for column in columns)), columns
+    return messages.ToldFacts(rules.minimum, 0.0, own.notes, tuple(column.told for column in columns)), columns
 
 
 def _own_column(column: OwnColumn, numbers: np.ndarray, minimum: int) -> OpenedColumn:
@@ -207,5 +198,5 @@ def _own_column(column: OwnColumn, numbers: np.ndarray, minimum: int) -> OpenedC
         products = column.levels @ numbers
     stable = None if column.later is None else stability(counts, column.later, minimum)
     missing = column.missing / len(numbers)
-    told = ToldColumn(column.name, column.titles, tuple(counts.tolist()), missing, stable, levels)
+    told = messages.ToldColumn(column.name, column.titles, tuple(counts.tolist()), missing, stable, levels)
     return OpenedColumn(told, sums, products)

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from colonnade.core.step import party_step
 from colonnade.core.table import Table
 from colonnade.description.describe_messages import (
     CHUNK,
@@ -77,6 +78,7 @@ class DescribeParty:
         self._answered = False
         self._believed, self._groups_believed = 0, False  # rows whose labels were proved, and whether enough of each
 
+    @party_step
     def begin(self, message: Targets) -> None:
         """Take the owner's public keys."""
         keys, sizes = message
@@ -100,6 +102,7 @@ class DescribeParty:
         self._keys = [check_key(row.numpy().tobytes()) for row in keys]
         self._sizes = rows, bound, together
 
+    @party_step
     def hear(self, message: LabelChunk) -> None:
         """Take the encrypted labels of some rows."""
         start, points = message
@@ -114,6 +117,7 @@ class DescribeParty:
         self._check_believed(there)
         self._chunks.append(points.numpy())
 
+    @party_step
     def believe(self, message: LabelProofs) -> None:
         """Check the proof that the rows that came last are labels: 0 or 1, and one of a row if there are several."""
         there = sum(map(len, self._chunks))
@@ -123,6 +127,7 @@ class DescribeParty:
         check_bits(self._keys, self._chunks[-1], proof, one=len(self._keys) > 1)
         self._believed = there
 
+    @party_step
     def believe_groups(self, message: GroupProofs) -> None:
         """Check the proofs that at least as many rows as a bin must have are of each class, and are not."""
         self._check_believed(sum(map(len, self._chunks)))
@@ -140,6 +145,7 @@ class DescribeParty:
         """All labels, once all came."""
         return EncryptedRows(np.concatenate(self._chunks))
 
+    @party_step
     def answer(self) -> BinSums:
         """The sums of every bin, refreshed, with the noise that the party's rules want."""
         if not self._keys or self._answered or sum(map(len, self._chunks)) != self.rows:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
+from typing import Any, ClassVar
 
 from colonnade.core.method import Turn
 from colonnade.core.options import seed_of
 from colonnade.core.randomness import Sources
-from colonnade.core.state import Packed
 from colonnade.core.table import Table, check_federation, is_partial
 from colonnade.description.column_figures import ColumnFigures, figures
 from colonnade.description.describe_messages import ToldFacts
@@ -22,7 +19,7 @@ from colonnade.description.description_result import Description
 from colonnade.description.label_targets import LabelTargets, label_targets
 from colonnade.description.own_columns import NAMES, PartyRules, own_columns
 from colonnade.errors import ConfigError, TableError, unknown
-from colonnade.runtime.group import Group
+from colonnade.runtime.group import ProtocolGroup
 from colonnade.runtime.setup import local_parties
 from colonnade.seal.elgamal import check_elgamal
 from colonnade.wire.ends import Ends
@@ -33,36 +30,18 @@ RUNTIMES = ("loop", "bytes")
 Told = tuple[ToldFacts, list[OpenedColumn]]
 
 
-class DescribeGroup(Group):
+class DescribeGroup(ProtocolGroup):
     """One party of a description in this process: its end of the protocol."""
 
+    about: ClassVar[str] = "a description, which is about sums only"
+
     def __init__(self, member: int, end: DescribeParty) -> None:
-        super().__init__()
-        self.members, self.end, self.name = [member], end, end.name
+        super().__init__(member, end.name)
+        self.end = end
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step at this party."""
-        return [step(self, turn, *received)]
-
-    def inputs(self, turn: Turn) -> Tensor:
-        """No row leaves in a description."""
-        raise ConfigError(f"'{self.name}' was asked for its rows in a description, which is about sums only; stop.")
-
-    def labels(self, turn: Turn) -> Tensor:
-        """No label is a party's."""
-        raise ConfigError(
-            f"'{self.name}' was asked for its labels in a description, and only the owner has some; stop."
-        )
-
-    def place(self, name: str, tables: Sequence[Table]) -> None:
-        """A description has no other tables."""
-
-    def states(self) -> dict[int, Packed]:
-        """Nothing is saved."""
-        return {self.members[0]: {}}
-
-    def load(self, states: dict[int, Packed]) -> None:
-        """Nothing was saved."""
+        return [getattr(self.end, step.__name__)(*received)]
 
 
 def describe(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from colonnade.disk.small_files import opened
 from colonnade.errors import ConfigError, FolderError, SealError
-from colonnade.federation.audit_log import FORMAT, LONGEST_LINE, START, checked_line, signed_bytes
+from colonnade.federation.audit_log import FORMAT, LONGEST_LINE, START, checked_line, files_of, signed_bytes
 from colonnade.seal.key_agreement import verify as verify_signature
 
 
@@ -111,6 +111,8 @@ def _entries(path: Path, public: bytes | None = None) -> Iterator[dict[str, Any]
         entry = checked_line(raw[:-1]) if raw.endswith(b"\n") else None
         if entry is None:
             raise _BrokenError(number + 1, _what_is_wrong(raw))
+        if not number and entry.get("event") == "continued":
+            raise _BrokenError(1, f"is in an earlier file of this log; put {path.name}.1 and so on beside it")
         if entry["before"] != before or entry["n"] != number + 1:
             raise _BrokenError(number + 1, "does not follow the line before it: lines were removed, added or moved")
         if number == 0:
@@ -128,10 +130,12 @@ def _entries(path: Path, public: bytes | None = None) -> Iterator[dict[str, Any]
 
 
 def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a log, from all its files in their order."""
     try:
-        with opened(path) as file:
-            while raw := file.readline(LONGEST_LINE):
-                yield raw
+        for part in files_of(path):
+            with opened(part) as file:
+                while raw := file.readline(LONGEST_LINE):
+                    yield raw
     except OSError as error:
         raise FolderError(f"the audit log {path} cannot be read: {error.strerror}.") from error
 

@@ -3,10 +3,14 @@
 Each line is a JSON object. ``hash`` is the SHA-256 of the line without it, and ``before`` is the ``hash`` of the line
 before, so that every line vouches for all above it. A chain alone can be rewritten by whoever holds the file; a
 *seal*, the side's Ed25519 signature over the last hash, cannot. Sizes, kinds and digests are logged, values never.
+
+A file that has grown large is put aside: ``audit.jsonl`` becomes ``audit.jsonl.1``, later ``audit.jsonl.2``, and a new
+``audit.jsonl`` goes on with the same chain. Its first line has the hash of the last line before.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import math
@@ -19,14 +23,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from colonnade.disk.whole_files import sync_folder
 from colonnade.errors import ConfigError, FolderError, printable
 from colonnade.seal.key_agreement import Identity, pack
 
 FORMAT = "colonnade/audit/1"
-FIRST_BYTES = b'{"n":1,"time":'
+FIRST_BYTES = b'{"n":1,"time":'  # of a log; its later files have another number
 START = "0" * 64  # what stands for the line before the first
 LONGEST_LINE = 128 * 1024  # bytes; more than the facts below can take, all escaped
 LONGEST_TEXT = 256
+LARGEST_FILE = 64 * 1024 * 1024  # bytes; about 200,000 lines
 MOST_FACTS = 16
 _write_json = json.JSONEncoder(separators=(",", ":")).encode
 _LAST_FIELD = re.compile(rb',"hash":"([0-9a-f]{64})"\}')
@@ -48,8 +54,9 @@ class AuditLog:
     Every line reaches the operating system before a call returns, and the disk with the next event.
     """
 
-    def __init__(self, path: str | Path, side: str, job: str) -> None:
-        self.path, self.side, self.job = Path(path), side, job
+    def __init__(self, path: str | Path, side: str, job: str, largest: int = LARGEST_FILE) -> None:
+        """A file of ``largest`` bytes is put aside, and the log goes on in a new one."""
+        self.path, self.side, self.job, self.largest = Path(path), side, job, largest
         self._lock = Lock()
         self._head, self._lines, self._size = START, 0, 0
         try:
@@ -60,12 +67,17 @@ class AuditLog:
             lock_file(self._file, f"the audit log {self.path} is being written by another process")
             torn = self._go_on()
             if not self._lines:
-                self.event("opened", format=FORMAT, side=side, job=job)
+                self.event("opened", **self._whose)
             if torn:
                 self.event(f"torn line of {torn} bytes dropped", bytes=torn)
         except BaseException:
             os.close(self._file)
             raise
+
+    @property
+    def _whose(self) -> dict[str, Fact]:
+        """What the first line of each file says."""
+        return {"format": FORMAT, "side": _small("side", self.side), "job": _small("job", self.job)}
 
     @property
     def head(self) -> str:
@@ -89,10 +101,11 @@ class AuditLog:
     def seal(self, identity: Identity) -> LogSeal:
         """Sign all lines so far; the last thing that a side does."""
         with self._lock:
+            self._open_next()
             head, lines = self._head, self._lines
             signature = identity.sign(signed_bytes(self.job, self.side, lines, head))
             facts: dict[str, Fact] = {"head": head, "signature": signature.hex(), "public": identity.public.hex()}
-            self._write({"what": "event", "event": "sealed"}, facts, durable=True)
+            self._append({"what": "event", "event": "sealed"}, facts, durable=True)
         return LogSeal(head, signature)
 
     def close(self) -> None:
@@ -133,9 +146,36 @@ class AuditLog:
             self._write(entry, small, durable=durable)
 
     def _write(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
-        """Add one line, whole or not at all; the lock is held."""
+        """Add one line; the lock is held."""
+        if self._file < 0 or not 0 < self._size < self.largest:
+            self._open_next()
+        self._append(entry, facts, durable=durable)
+
+    def _open_next(self) -> None:
+        """Put a full file aside, and begin the one after it; the next line goes into this one."""
         if self._file < 0:
             raise FolderError(f"the audit log {self.path} is closed already; open it again to go on.")
+        if self._size >= self.largest:
+            self._put_aside()
+        if self._lines and not self._size:
+            self._append({"what": "event", "event": "continued"}, self._whose, durable=True)
+
+    def _put_aside(self) -> None:
+        """Give the file its number, and go on in an empty one."""
+        try:
+            os.fsync(self._file)
+            aside = 1 + max(_numbers_aside(self.path), default=0)
+            self.path.rename(self.path.with_name(f"{self.path.name}.{aside}"))
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        os.close(self._file)
+        self._file, self._size = file, 0
+        lock_file(file, f"the audit log {self.path} is being written by another process")
+
+    def _append(self, entry: dict[str, Any], facts: dict[str, Fact], *, durable: bool) -> None:
+        """Add one line to the file, whole or not at all."""
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         fields = {"n": self._lines + 1, "time": now, **entry, **({"facts": facts} if facts else {})}
         body = _write_json({**fields, "before": self._head}).encode()
@@ -159,8 +199,9 @@ class AuditLog:
         if size and not _begins_like_a_log(self._file):
             raise self._foreign()
         if end:
-            first = os.pread(self._file, LONGEST_LINE, 0).partition(b"\n")[0]
-            self._take_up(checked_line(first), checked_line(_line_before(self._file, end)))
+            self._take_up(self._file, end)
+        elif _numbers_aside(self.path):  # a crash came between putting the file aside and the first line of the next
+            self._take_up_aside(files_of(self.path)[-2])
         self._size = end
         if size > end:
             try:
@@ -169,7 +210,18 @@ class AuditLog:
                 raise self._unwritable(error) from error
         return size - end
 
-    def _take_up(self, first: dict[str, Any] | None, last: dict[str, Any] | None) -> None:
+    def _take_up_aside(self, path: Path) -> None:
+        """Take up the end of a file that was put aside."""
+        file = os.open(path, os.O_RDONLY)
+        try:
+            self._take_up(file, os.fstat(file).st_size)
+        finally:
+            os.close(file)
+
+    def _take_up(self, file: int, end: int) -> None:
+        """Go on behind the line of a file that ends at ``end``."""
+        first = checked_line(os.pread(file, LONGEST_LINE, 0).partition(b"\n")[0])
+        last = checked_line(_line_before(file, end))
         if first is None or last is None:
             raise self._foreign()
         held = first.get("facts", {})
@@ -191,6 +243,17 @@ class AuditLog:
             f"the audit log {self.path} cannot be written: {error.strerror}; nothing is sent without it, so make room "
             "or choose another place, and start again."
         )
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a log in their order: those that were put aside, and the newest."""
+    return [*(path.with_name(f"{path.name}.{number}") for number in sorted(_numbers_aside(path))), path]
+
+
+def _numbers_aside(path: Path) -> list[int]:
+    """The numbers of the files that were put aside and are there."""
+    endings = (file.name.removeprefix(f"{path.name}.") for file in path.parent.glob(f"{glob.escape(path.name)}.*"))
+    return [int(ending) for ending in endings if re.fullmatch(r"[1-9][0-9]{0,8}", ending)]
 
 
 def signed_bytes(job: str, side: str, lines: int, head: str) -> bytes:
@@ -248,7 +311,7 @@ def lock_file(file: int, otherwise: str) -> None:
 
 def _begins_like_a_log(file: int) -> bool:
     """Whether a file looks like a log: no other file may be cut. A crash may leave half a line, or zeros."""
-    begin = os.pread(file, len(FIRST_BYTES), 0)
+    begin = re.sub(rb"^(\{\"n\":)[0-9]{1,18}", rb"\g<1>1", os.pread(file, 2 * len(FIRST_BYTES), 0))[: len(FIRST_BYTES)]
     return FIRST_BYTES.startswith(begin) or not begin.strip(b"\0")
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
-from colonnade.core.method import Turn
 from colonnade.core.step import steps_of
-from colonnade.description import describe_steps
 from colonnade.description.describe_messages import Targets
 from colonnade.description.describe_owner import PURPOSE
 from colonnade.description.describe_party import DescribeParty
@@ -28,15 +24,14 @@ class DescriptionServer(RequestServer):
         agreed = {"job": job, "session": session, "plan": Schema.unchecked().digest}
         super().__init__(end.name, agreed, {"step": self._step, "end": self._end})
         self.end, self.plan, self.ledger = end, plan, Ledger()
-        self._turn, self._known = Turn(0, torch.arange(0), purpose=PURPOSE), steps_of("party", describe_steps)
+        self._known = steps_of("party", DescribeParty)
 
     def _step(self, packet: Packet) -> Fields | None:
         if packet.step not in self._known:
             raise unknown(f"step of a description at '{self.name}'", packet.step, self._known)
-        step = self._known[packet.step]
-        reads, _ = kinds_of(step)
+        reads, _ = kinds_of(self._known[packet.step])
         received = [] if reads is None else [self._received(reads, packet)]
-        reply = step(self, self._turn, *received)
+        reply = getattr(self.end, packet.step)(*received)
         if reply is None:
             return None
         self._count(fields_of(reply), self.name, OWNER, packet.step)

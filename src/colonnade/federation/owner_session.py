@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from colonnade.core.table import Table
-from colonnade.errors import AwayError, ColonnadeError, ConfigError, FolderError, printable
+from colonnade.errors import AwayError, ConfigError, FolderError, printable
 from colonnade.federation.audit_log import AuditLog, Fact
 from colonnade.federation.end_of_job import EndOfJob
 from colonnade.federation.job_folder import JobFolder
@@ -151,18 +151,9 @@ class OwnerSession:
 
     # the end
 
-    @contextmanager
-    def stopping(self) -> Iterator[None]:
+    def stopping(self) -> AbstractContextManager[None]:
         """Give signs of life during the work; if it ends with an error, tell everybody why."""
-        try:
-            with self.status.beating():
-                yield
-        except ColonnadeError as error:
-            self._stop(str(error))
-            raise
-        except KeyboardInterrupt:
-            self._stop("the owner was interrupted.")
-            raise
+        return self.status.working(self._stop, "the owner was interrupted.")
 
     def tell_end(self, parties: AllParties | None = None) -> None:
         """Tell everybody that the job is over: by a request of the run, or by a word if there is no run any more."""

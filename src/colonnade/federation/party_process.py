@@ -54,16 +54,9 @@ class PartyProcess:
 
     def run(self) -> None:
         """Serve until the owner ends the job, or until the operator's patience is over."""
-        try:
-            with threads(1), self.status.beating():
-                while not self.session.ended:
-                    self._serve_connection()
-        except ColonnadeError as error:
-            self.stop(str(error))
-            raise
-        except KeyboardInterrupt:
-            self.stop("it was interrupted.")
-            raise
+        with self.status.working(self.stop, "it was interrupted."), threads(1):
+            while not self.session.ended:
+                self._serve_connection()
         self.finish()
 
     def answer(self, request: bytes) -> bytes:

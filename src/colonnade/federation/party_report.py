@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from colonnade.disk.small_files import opened
 from colonnade.disk.whole_files import write_text
 from colonnade.errors import printable
-from colonnade.federation.audit_log import LONGEST_LINE
+from colonnade.federation.audit_log import LONGEST_LINE, files_of
 from colonnade.federation.party_job import PartyJob
 from colonnade.report.party_page import MessageCount, PartyView, party_page
 from colonnade.wire.ledger import Ledger
@@ -41,14 +42,21 @@ def message_counts(audit: Path) -> list[MessageCount]:
     """
     messages: Counter[tuple[bool, str]] = Counter()
     sizes: Counter[tuple[bool, str]] = Counter()
-    with opened(audit) as file:
-        while line := file.readline(LONGEST_LINE):
-            entry = _message_in(line)
-            if entry is not None:
-                key = entry.is_sent, entry.kind
-                messages[key] += 1
-                sizes[key] += entry.total
+    for entry in _messages(audit):
+        key = entry.is_sent, entry.kind
+        messages[key] += 1
+        sizes[key] += entry.total
     return [MessageCount(*key, count, sizes[key]) for key, count in messages.items()]
+
+
+def _messages(audit: Path) -> Iterator[MessageCount]:
+    """The messages of a log, one by one."""
+    for path in files_of(audit):
+        with opened(path) as file:
+            while line := file.readline(LONGEST_LINE):
+                entry = _message_in(line)
+                if entry is not None:
+                    yield entry
 
 
 def _message_in(line: bytes) -> MessageCount | None:

@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from colonnade.disk.small_files import read_json
 from colonnade.disk.whole_files import write_text
-from colonnade.errors import FolderError, printable, unknown
+from colonnade.errors import ColonnadeError, FolderError, printable, unknown
 
 NAME = "status.json"
 STATES = ("waiting", "aligning", "training", "describing", "finished", "stopped")
@@ -129,6 +129,19 @@ class StatusFile:
         finally:
             over.set()
             thread.join()
+
+    @contextmanager
+    def working(self, stop: Callable[[str], None], interrupted: str) -> Iterator[None]:
+        """Give signs of life during the work; if it ends with an error, ``stop`` hears why."""
+        try:
+            with self.beating():
+                yield
+        except ColonnadeError as error:
+            stop(str(error))
+            raise
+        except KeyboardInterrupt:
+            stop(interrupted)
+            raise
 
     def connected(self, name: str) -> None:
         """A peer is there."""

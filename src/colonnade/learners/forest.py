@@ -26,14 +26,7 @@ SUREST = 1e-4  # no vote is taken for surer than this, as its logit would be end
 @register_learner
 @dataclass(frozen=True)
 class RandomForest(Learner):
-    """``iterations`` trees, each grown on rows drawn with replacement, with columns drawn at every split.
-
-    >>> from colonnade.core.task import Classes
-    >>> x, y = torch.randn(200, 3), torch.arange(200) % 2
-    >>> forest = RandomForest(iterations=5)
-    >>> forest.outputs(forest.fit(x, y, Classes(2), seed=0), x).shape
-    torch.Size([200, 2])
-    """
+    """``iterations`` trees, each grown on rows drawn with replacement, with columns drawn at every split."""
 
     kind: ClassVar[str] = "forest"
     limits: ClassVar[dict[str, tuple[float, float]]] = {

@@ -16,14 +16,14 @@ import torch
 from colonnade.errors import ConfigError
 from colonnade.learners.learner import register_learner
 from colonnade.learners.problems import Array, Problem
-from colonnade.learners.tree_nodes import BoostedTrees, Forest, Nodes
+from colonnade.learners.tree_nodes import Forest, Nodes, RowBoundTrees
 
 DEFAULT_LEFT, MISSING_IS_NAN = 0b10, 0b1000  # bits of a split's decision_type, see LightGBM's include/LightGBM/tree.h
 
 
 @register_learner
 @dataclass(frozen=True)
-class LightGBM(BoostedTrees):
+class LightGBM(RowBoundTrees):
     """``iterations`` trees of at most ``leaves`` leaves, each with at least ``least_rows`` rows."""
 
     kind: ClassVar[str] = "lightgbm"

@@ -89,15 +89,22 @@ class BoostedTrees(TreeLearner):
         "iterations": (1, 5000),
         "rate": (1e-4, 1),
         "leaves": (2, 1024),
-        "least_rows": (1, 10**6),
         "ridge": (0, 1e6),
     }
 
     iterations: int = 150
     rate: float = 0.05
     leaves: int = 8
-    least_rows: int = 20
     ridge: float = 1.0
+
+
+@dataclass(frozen=True)
+class RowBoundTrees(BoostedTrees):
+    """Boosted trees whose leaves have at least ``least_rows`` rows."""
+
+    limits: ClassVar[dict[str, tuple[float, float]]] = {**BoostedTrees.limits, "least_rows": (1, 10**6)}
+
+    least_rows: int = 20
 
 
 def grown(grow: Grow, x: Tensor, y: Tensor, task: Task, seed: int) -> State:

@@ -12,14 +12,14 @@ import numpy as np
 
 from colonnade.learners.learner import register_learner
 from colonnade.learners.problems import Array, Problem
-from colonnade.learners.tree_nodes import BoostedTrees, Forest, Nodes
+from colonnade.learners.tree_nodes import Forest, Nodes, RowBoundTrees
 
 FIELDS = ("feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "value", "is_leaf")
 
 
 @register_learner
 @dataclass(frozen=True)
-class Trees(BoostedTrees):
+class Trees(RowBoundTrees):
     """``iterations`` small trees, each fitted to what those before it got wrong.
 
     >>> import torch

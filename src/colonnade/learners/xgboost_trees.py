@@ -15,28 +15,18 @@ import torch
 from colonnade.errors import ConfigError
 from colonnade.learners.learner import register_learner
 from colonnade.learners.problems import Array, Problem
-from colonnade.learners.tree_nodes import Forest, Nodes, TreeLearner, forest_sums
+from colonnade.learners.tree_nodes import BoostedTrees, Forest, Nodes, forest_sums
 
 
 @register_learner
 @dataclass(frozen=True)
-class XGBoost(TreeLearner):
+class XGBoost(BoostedTrees):
     """``iterations`` trees of at most ``leaves`` leaves; ``least_weight`` is XGBoost's ``min_child_weight``."""
 
     kind: ClassVar[str] = "xgboost"
-    limits: ClassVar[dict[str, tuple[float, float]]] = {
-        "iterations": (1, 5000),
-        "rate": (1e-4, 1),
-        "leaves": (2, 1024),
-        "least_weight": (0, 1e6),
-        "ridge": (0, 1e6),
-    }
+    limits: ClassVar[dict[str, tuple[float, float]]] = {**BoostedTrees.limits, "least_weight": (0, 1e6)}
 
-    iterations: int = 150
-    rate: float = 0.05
-    leaves: int = 8
     least_weight: float = 1.0
-    ridge: float = 1.0
 
     def grow(self, x: Array, problem: Problem, seed: int) -> Forest:
         """Those of XGBoost's booster, read from its own JSON."""

@@ -30,25 +30,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Builder, Method, Mine, Owner, Part, Parties, Turn, party_step, register
+from colonnade.core.method import Builder, Mine, Owner, Part, Parties, Turn, party_step, register
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.errors import ModelError, unknown
-from colonnade.methods.declarations import of_split_networks
-from colonnade.methods.steps import Embedding, follow, learn, leaves
+from colonnade.methods.split_networks import SplitNetworks
+from colonnade.methods.steps import Embedding, learn, leaves
 
 COUNTS = ("rows", "sets")
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class LASER(Method):
+class LASER(SplitNetworks):
     """The mean of the embeddings of whoever knows a row, under one top net, trained for all sets of parties."""
 
     name: ClassVar[str] = "laser"
     summary: ClassVar[str] = "the mean of the embeddings of whoever knows a row, for every set of parties"
-    party_sends: ClassVar[str] = "embeddings"
-    owner_sends: ClassVar[str] = "gradients of embeddings"
-    disclosures = of_split_networks("embed", "follow")
     partial_rows: ClassVar[bool] = True
     any_subset: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
@@ -56,8 +53,6 @@ class LASER(Method):
     with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
     hidden: int = 60
     counts: str = "rows"
-
-    follow = staticmethod(follow)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,24 +7,20 @@ from typing import ClassVar
 
 from torch import nn
 
-from colonnade.core.method import Method, Owner
-from colonnade.methods.declarations import of_split_networks
-from colonnade.methods.steps import embed, follow
+from colonnade.core.method import Owner
+from colonnade.methods.split_networks import SplitNetworks
+from colonnade.methods.steps import embed
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySide(Method):
+class SideBySide(SplitNetworks):
     """Concatenated embeddings under one top net; how a round trains them is the method's own."""
 
-    party_sends: ClassVar[str] = "embeddings"
-    owner_sends: ClassVar[str] = "gradients of embeddings"
-    disclosures = of_split_networks("embed", "follow")
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
     hidden: int = 60
 
     embed = staticmethod(embed)
-    follow = staticmethod(follow)
 
     def start(self, owner: Owner) -> None:
         """The top net."""

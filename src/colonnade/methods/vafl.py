@@ -24,22 +24,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from colonnade.core.method import Method, Owner, Parties, Turn, register
+from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.core.optim import SGD
-from colonnade.methods.declarations import of_split_networks
-from colonnade.methods.steps import embed, follow, learn, leaves
+from colonnade.methods.split_networks import SplitNetworks
+from colonnade.methods.steps import embed, learn, leaves
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VAFL(Method):
+class VAFL(SplitNetworks):
     """Sum of alpha_k h_k under one linear layer; one step per round."""
 
     name: ClassVar[str] = "vafl"
     summary: ClassVar[str] = "weighted sum of embeddings under one linear layer"
-    party_sends: ClassVar[str] = "embeddings"
-    owner_sends: ClassVar[str] = "gradients of embeddings"
-    disclosures = of_split_networks("embed", "follow")
     sums: ClassVar[str] = "with learn_weights=False"
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")
@@ -49,7 +46,6 @@ class VAFL(Method):
     weights_lr: float = 0.01
 
     embed = staticmethod(embed)
-    follow = staticmethod(follow)
 
     @property
     def only_sums(self) -> bool:

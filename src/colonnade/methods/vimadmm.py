@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Disclosure, Mine, Owner, Parties, Turn, party_step, register
+from colonnade.methods.admm import ADMM
 from colonnade.methods.declarations import of_embeddings, of_labels, of_others
 from colonnade.methods.heads import OwnerHeads, new_heads
 from colonnade.methods.steps import Embedding
@@ -55,27 +56,18 @@ class PaperTarget(NamedTuple):
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VIMADMM(OwnerHeads):
+class VIMADMM(OwnerHeads, ADMM):
     """ADMM over heads at the owner and networks at the parties."""
 
     name: ClassVar[str] = "vimadmm"
     summary: ClassVar[str] = "a linear head per party, ADMM with many local steps"
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "target logits and head"
-    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
-
-    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.1, "local_steps": 20}
-    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003, "local_steps": 5}
-    rho: float = 1.0
-    local_steps: int | None = None
-    messages: str = "compact"
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Embeddings, and targets that are made of duals and of the others' logits."""
-        fit = "fit" if self.messages == "compact" else "fit_paper"
-        return of_embeddings("embed"), of_labels(fit), of_others(fit)
+        return of_embeddings("embed"), of_labels(self.fit_step), of_others(self.fit_step)
 
     # party: holds x_k and f_k
 

@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from colonnade.core.method import (
     Builder,
     Disclosure,
-    Method,
     Mine,
     Owner,
     Part,
@@ -44,6 +43,7 @@ from colonnade.core.method import (
     register,
 )
 from colonnade.core.optim import OptimizerBuilder
+from colonnade.methods.admm import ADMM
 from colonnade.methods.declarations import of_logit_sums, of_nothing
 from colonnade.methods.steps import Logits
 
@@ -69,7 +69,7 @@ class Norm(NamedTuple):
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VIMADMMJ(Method):
+class VIMADMMJ(ADMM):
     """ADMM on the sum of logits; one message for all."""
 
     name: ClassVar[str] = "vimadmm-j"
@@ -78,14 +78,6 @@ class VIMADMMJ(Method):
     owner_sends: ClassVar[str] = "one gap of logits for all"
     sums: ClassVar[str] = "with messages='compact'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
-    positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "rho", "local_steps")
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"messages": ("compact", "paper")}
-
-    with_sgd: ClassVar[dict[str, float]] = {"lr": 0.1, "local_steps": 20}
-    with_adam: ClassVar[dict[str, float]] = {"lr": 0.0003, "local_steps": 5}
-    rho: float = 1.0
-    local_steps: int | None = None
-    messages: str = "compact"
 
     @property
     def only_sums(self) -> bool:
@@ -95,9 +87,8 @@ class VIMADMMJ(Method):
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
         """Logits, an answer that is made of duals, and how large a head is."""
-        fit = "fit" if self.messages == "compact" else "fit_paper"
         norm = of_nothing("head_norm", "up", "columns", "one number about a network")
-        return *of_logit_sums("logits", fit, blindable=self.only_sums), norm
+        return *of_logit_sums("logits", self.fit_step, blindable=self.only_sums), norm
 
     # party: holds x_k, f_k and W_k
 

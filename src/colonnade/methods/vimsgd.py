@@ -21,26 +21,22 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Owner, Parties, Turn, register
-from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.heads import OwnerHeads, new_heads
-from colonnade.methods.steps import Gradient, embed, follow, learn
+from colonnade.methods.split_networks import SplitNetworks
+from colonnade.methods.steps import Gradient, embed, learn
 
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class VIMSGD(OwnerHeads):
+class VIMSGD(OwnerHeads, SplitNetworks):
     """A head per party at the owner; one step per round."""
 
     name: ClassVar[str] = "vimsgd"
     summary: ClassVar[str] = "a linear head per party, SGD"
-    party_sends: ClassVar[str] = "embeddings"
-    owner_sends: ClassVar[str] = "gradients of embeddings"
-    disclosures = of_split_networks("embed", "follow")
 
     with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
 
     embed = staticmethod(embed)
-    follow = staticmethod(follow)
 
     def start(self, owner: Owner) -> None:
         """The heads, small as those of one layer over all embeddings."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from colonnade.core.method import Mine, Turn
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
-from colonnade.errors import MessageError
+from colonnade.errors import ConfigError, MessageError
 
 
 class Notes(dict[str, Tensor]):
@@ -64,3 +64,32 @@ class Group(Mine):
     @abstractmethod
     def load(self, states: dict[int, Packed]) -> None:
         """Take each member's state back."""
+
+
+class ProtocolGroup(Group):
+    """One party at its end of a protocol that trains nothing: no row leaves, and no state is saved."""
+
+    about: ClassVar[str]
+    """What an error message calls the protocol."""
+
+    def __init__(self, member: int, name: str) -> None:
+        super().__init__()
+        self.members, self.name = [member], name
+
+    def inputs(self, turn: Turn) -> Tensor:
+        """No row leaves."""
+        raise ConfigError(f"'{self.name}' was asked for its rows in {self.about}; stop.")
+
+    def labels(self, turn: Turn) -> Tensor:
+        """No label leaves."""
+        raise ConfigError(f"'{self.name}' was asked for its labels in {self.about}; stop.")
+
+    def place(self, name: str, tables: Sequence[Table]) -> None:
+        """The protocol has no other tables."""
+
+    def states(self) -> dict[int, Packed]:
+        """Nothing is saved; secrets belong to one run of the protocol."""
+        return {self.members[0]: {}}
+
+    def load(self, states: dict[int, Packed]) -> None:
+        """Nothing was saved."""

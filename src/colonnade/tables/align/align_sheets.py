@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from colonnade.core.method import Turn
 from colonnade.core.options import seed_of, whole
-from colonnade.core.state import Packed
-from colonnade.core.table import Table
 from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableError, unknown
-from colonnade.runtime.group import Group
+from colonnade.runtime.group import ProtocolGroup
 from colonnade.runtime.setup import local_parties
 from colonnade.seal.key_agreement import Identity
 from colonnade.tables.align.align_terms import JOINS, MODES, AlignTerms
@@ -45,14 +42,14 @@ class HasIds(Protocol):
         """One id per row."""
 
 
-class AlignmentGroup(Group):
+class AlignmentGroup(ProtocolGroup):
     """One party of an alignment in this process: its end of the protocol, and its working time."""
 
+    about: ClassVar[str] = "an alignment, which is about ids only"
+
     def __init__(self, member: int, peer: AlignmentParty) -> None:
-        super().__init__()
-        self.members = [member]
+        super().__init__(member, peer.name)
         self.peer = peer
-        self.name = peer.name
         self.seconds = 0.0
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
@@ -62,24 +59,6 @@ class AlignmentGroup(Group):
             return [getattr(self.peer, step.__name__)(*received)]
         finally:
             self.seconds += time.process_time() - began
-
-    def inputs(self, turn: Turn) -> Tensor:
-        """No column takes part in an alignment."""
-        raise ConfigError(f"'{self.name}' was asked for its columns in an alignment, which is about ids only; stop.")
-
-    def labels(self, turn: Turn) -> Tensor:
-        """No label takes part in an alignment."""
-        raise ConfigError(f"'{self.name}' was asked for its labels in an alignment, which is about ids only; stop.")
-
-    def place(self, name: str, tables: Sequence[Table]) -> None:
-        """An alignment has no other tables."""
-
-    def states(self) -> dict[int, Packed]:
-        """Nothing is saved, because the secrets belong to one alignment."""
-        return {self.members[0]: {}}
-
-    def load(self, states: dict[int, Packed]) -> None:
-        """Nothing was saved."""
 
 
 def align(

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -100,14 +100,9 @@ class DuckSource:
         what = self.address.what
         source = f"({what}\n)" if self.address.kind == "query" else ".".join(map(_quoted, what.split(".")))
         with self._connected(duckdb) as connection:
-            try:
-                reader = connection.sql(f"SELECT {columns} FROM {source} {rest}").to_arrow_reader(_ROWS)
-            except duckdb.Error as error:
-                raise self._failed(error) from error
-            try:
+            query = f"SELECT {columns} FROM {source} {rest}"
+            with self._made(duckdb, lambda: connection.sql(query).to_arrow_reader(_ROWS)) as reader:
                 yield reader
-            finally:
-                reader.close()
 
     @contextmanager
     def _connected(self, duckdb: Any) -> Iterator[Any]:
@@ -115,14 +110,16 @@ class DuckSource:
         where = str(self.path) if self.address.path else ":memory:"
         with TemporaryDirectory(prefix="colonnade-duckdb-") as spill:
             how = {"memory_limit": _MEMORY, "temp_directory": spill, "max_temp_directory_size": _DISK}
-            try:
-                connection = duckdb.connect(where, read_only=bool(self.address.path), config=how)
-            except duckdb.Error as error:
-                raise self._failed(error) from error
-            try:
+            read_only = bool(self.address.path)
+            with self._made(duckdb, lambda: duckdb.connect(where, read_only=read_only, config=how)) as connection:
                 yield connection
-            finally:
-                connection.close()
+
+    def _made(self, duckdb: Any, make: Callable[[], Any]) -> closing[Any]:
+        """What DuckDB makes, closed at the end; an error of DuckDB in making it is told as one of ours."""
+        try:
+            return closing(make())
+        except duckdb.Error as error:
+            raise self._failed(error) from error
 
     def _failed(self, error: Exception) -> TableError:
         reason = " ".join(str(error).split("LINE 1")[0].split())[:200].rstrip(".")
