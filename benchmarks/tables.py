@@ -79,6 +79,13 @@ ONESHOT = {
     "oneshot, no label sent (pca, 4 bits)": How(cn.OneShot(learn="pca"), seal=(cn.Bits(4),)),
     "control: oneshot, networks": How(cn.OneShot(learner="network", top="network"), seal=(BITS,)),
 }
+SMALLER = (3, 4), (4, 3), (4, 4), (7, 2)  # numbers a row and party, and bits of each: less than the usual 8 x 4
+ONESHOT |= {
+    f"oneshot, no label sent (pca, {numbers} numbers of {bits} bits)": How(
+        cn.OneShot(learn="pca", embedding=numbers), seal=(cn.Bits(bits),)
+    )
+    for numbers, bits in SMALLER
+}
 METHODS |= ONESHOT
 METHODS["gal"] = How(cn.GAL(), rounds=10)  # the paper's number of rounds, and the method's own trees
 OTHERS: dict[str, Callable[[int], Any]] = {

@@ -15,8 +15,16 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.errors import ColonnadeError, ManifestError, NoCommonIdError, PrivacyError, SealError, TrainingError
-from colonnade.federation import owner_alignment
+from colonnade.errors import (
+    ColonnadeError,
+    ConfigError,
+    ManifestError,
+    NoCommonIdError,
+    PrivacyError,
+    SealError,
+    TrainingError,
+)
+from colonnade.federation import owner_alignment, side_files
 from colonnade.federation.party_counts import OpenRows
 from colonnade.federation.prediction import Prediction
 from colonnade.federation.terms import terms_of
@@ -108,6 +116,26 @@ def test_a_left_join_is_refused_unless_it_is_allowed(sides: Sides) -> None:
     sides.write_parties()
     with pytest.raises(ManifestError, match=r"align.join 'left', and 'shop' allows \['inner'\]"):
         lead(sides.host(**LEFT))
+
+
+BLIND = '[[seal]]\nkind = "blind"\n'
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "words"),
+    [("fdml", "", "fdml needs every row of every party"), ("apfed", BLIND, "that party's own value; do not sign them")],
+)
+def test_sums_over_rows_of_one_party_are_not_served(
+    sides: Sides, method: str, more: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner knows who has which rows; ``test_apfed_rows.py`` reads one party's gradients from such a sum."""
+    sides.write_parties('joins = ["inner", "left"]\nmix = 1')
+    job = {"align": 'join = "left"', "method": method, "more": more, "federation": 'labels = "shown"'}
+    with pytest.raises(ConfigError, match="join = 'left' in \\[align\\]"):
+        sides.host(**job)
+    monkeypatch.setattr(side_files, "_check_join", lambda *_: None)
+    with pytest.raises(ManifestError, match=words):
+        lead(sides.host(**job))
 
 
 def test_the_terms_say_who_learns_what(sides: Sides) -> None:

@@ -233,3 +233,13 @@ def test_a_proof_tells_no_label() -> None:
         challenge = bit_proofs._number(proofs.whole[0].numpy().tobytes())
         told = [bit_proofs._number(row[1].numpy().tobytes()) for row in proofs.scalars]
         assert told == [challenge * int(y) for y in LABELS], "control: without masks"
+
+
+@pytest.mark.parametrize("part", ["minimum", "digits", "scalars", "whole"])
+@pytest.mark.parametrize("shape", [(), (0,), (2,), (2, 3, 32), (2, 4, 2, 32)])
+def test_proofs_of_another_form_are_refused_in_a_sentence(part: str, shape: tuple[int, ...]) -> None:
+    liar, party = Liar(LABELS), shop(proof=True)
+    liar.tell(party)
+    party.believe(liar.proofs())
+    with pytest.raises(MessageError):
+        party.believe_groups(liar.groups()._replace(**{part: torch.zeros(shape, dtype=torch.uint8)}))

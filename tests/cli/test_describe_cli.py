@@ -84,3 +84,12 @@ def test_a_section_that_is_none(job):
 def test_options_of_a_federation_need_one(job, words):
     said = colonnade("describe", job, *words)
     assert said.exit_code == 2 and "has no [federation]" in said.output.replace("\n", " ")
+
+
+def test_a_job_without_certificates_hears_of_flare(sides):
+    """A job file for FLARE has none, and descriptions are not offered there."""
+    sides.owner_file(more="[describe]\nminimum = 5")
+    (sides.folder / "bank" / "cert.pem").unlink()
+    said = colonnade("describe", sides.folder / "bank" / "job.toml")
+    assert said.exit_code == 4 and "cert.pem cannot be read" in said.stderr
+    assert "A description travels over TLS" in said.stderr and "on FLARE it is not offered" in said.stderr

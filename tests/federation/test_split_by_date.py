@@ -176,7 +176,7 @@ def test_a_run_keeps_its_test_rows(sides: Sides, monkeypatch: pytest.MonkeyPatch
         return RowParts(np.r_[parts.train[1:], parts.test[:1]], np.r_[parts.test[1:], parts.train[:1]], parts.dates)
 
     monkeypatch.setattr(owner_process, "parts_at_owner", others)
-    with pytest.raises(ColonnadeError, match="other rows to test on than when this run began"):
+    with pytest.raises(ColonnadeError, match="other rows to train and to test on than when this run began"):
         trained(sides.host(**leaving_out()))
 
 

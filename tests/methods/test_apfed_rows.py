@@ -12,7 +12,9 @@ from test_contract import TOLERANCE, check_same_apart
 from torch import Tensor
 
 import colonnade as cn
+from colonnade.errors import SealError
 from colonnade.methods.passive import passive_loss
+from colonnade.run import make_plan
 
 LOSSES = ["reconstruction", "contrastive"]
 
@@ -84,8 +86,17 @@ def test_a_loss_of_ones_own_needs_no_mask(registry: None) -> None:  # noqa: F811
     assert seen == [int(table.known[rows].sum()) for rows in batches for table in partial()[1:]]
 
 
-def test_blinded_sums_open_too() -> None:
+def test_a_blinded_sum_over_a_row_of_one_party_would_be_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner knows who has which rows. The control is without the rule: it reads a single party's gradients."""
     tables = partial()
-    plain, blind = (train(cn.APFed(), tables, rounds=1, seal=seal) for seal in (None, cn.Blind()))
-    for name, value in plain.model.states()["party-000"].items():
-        torch.testing.assert_close(blind.model.states()["party-000"][name], value, rtol=0, atol=5e-3)
+    with pytest.raises(SealError, match="a row that only one party has is that party's own value; take the common"):
+        train(cn.APFed(), tables, rounds=1, seal=cn.Blind())
+    monkeypatch.setattr(make_plan, "check_known_sums", lambda *_: None)
+    open_run, blind = (train(cn.APFed(), tables, rounds=1, seal=seal) for seal in (None, cn.Blind()))
+    turn, sent = cn.Turn(1, torch.arange(20)), method_message(torch.randn(20, 60))
+    total = blind.parties.sum(cn.APFed().assist, turn, all=sent, to=range(1, len(tables))).slope
+    (own,) = open_run.parties.ask(cn.APFed().assist, turn, all=sent, to=[1])
+    known = torch.stack([table.known[:20] for table in tables[1:]])
+    alone = known[0] & (known.sum(0) == 1)
+    assert bool(alone.any())
+    torch.testing.assert_close(total[alone], own.slope[alone], rtol=0, atol=1e-3)

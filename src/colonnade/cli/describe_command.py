@@ -14,9 +14,10 @@ from colonnade.cli.federation_command import JSON, LogFormat, MetricsPort, gathe
 from colonnade.core.options import path_part
 from colonnade.description.description_result import Description
 from colonnade.disk.whole_files import make_folder, write_text
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, RefusedError
 from colonnade.federation.owner_description import OwnerDescription
 from colonnade.federation.side_files import read_owner_file
+from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import description_terms
 from colonnade.jobs.job_file import Job, parse_toml, read_job
 from colonnade.jobs.run_job import Gathered, describe_job, gather
@@ -55,7 +56,7 @@ def describe(
         found, name = describe_job(what, _gathered(what, quiet=quiet)), what.name
     else:
         with one_side(log_format, metrics_port) as metrics:
-            job_file = read_owner_file(job)
+            job_file = _owner_file(job)
             if show_terms:
                 print_json(description_terms(job_file))
                 return
@@ -67,6 +68,16 @@ def describe(
         print_json(found.to_json())
     else:
         _show(found, bins=bins)
+
+
+def _owner_file(job: Path) -> OwnerFile:
+    """The owner's job; one that has no certificates may be meant for FLARE, where nothing is described."""
+    try:
+        return read_owner_file(job)
+    except RefusedError as error:
+        raise RefusedError(
+            f"{error} A description travels over TLS with certificates of the sides' own; on FLARE it is not offered."
+        ) from None
 
 
 def _led(host: OwnerDescription, *, quiet: bool) -> Description:

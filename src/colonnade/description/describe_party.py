@@ -235,10 +235,10 @@ def check_groups(keys: Sequence[bytes], total: Points, message: GroupProofs, row
     """Refuse proofs that do not show that every target has, and has not, at least ``minimum`` rows."""
     told, (digits, scalars, whole) = message.minimum.numpy(), map(_bytes, message[1:])
     fits = told.dtype == np.int64 and told.shape == () and minimum <= int(told) <= rows
-    if not fits or not len(digits) == len(scalars) == len(whole) == 2 * len(keys):
+    if not fits or {part.shape[:1] for part in (digits, scalars, whole)} != {(2 * len(keys),)}:
         raise MessageError(
-            f"proofs about {len(digits)} groups of {told} rows came; two for each of {len(keys)} targets and at least "
-            f"{minimum} rows are expected."
+            f"proofs of shape {digits.shape} about groups of {told} rows came; two for each of {len(keys)} targets and "
+            f"at least {minimum} rows are expected."
         )
     least = int(told)
     for k, key in enumerate(keys):

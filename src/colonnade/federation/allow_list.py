@@ -5,7 +5,7 @@ Nothing that the owner says is taken on trust: who learns what is worked out of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from colonnade.errors import ManifestError, printable
@@ -14,6 +14,7 @@ from colonnade.federation.side_sections import AllowDescribeSection, AllowSectio
 from colonnade.federation.terms import PROTOCOL, first_difference, keys_in, labels_under, learns, method_in
 from colonnade.federation.terms_forms import check_terms_form
 from colonnade.learners import make_learner
+from colonnade.run.absence import ALONE
 from colonnade.version import __version__
 
 
@@ -44,6 +45,7 @@ def _check_training(terms: Mapping[str, Any], name: str, allow: AllowSection) ->
             raise ManifestError(f"the terms have no seal '{kind}', which '{name}' needs; add it to the job.")
     if allow.rounds is not None and train.get("rounds") is not None and train["rounds"] > allow.rounds:
         raise _not_allowed("train.rounds", train["rounds"], f"at most {allow.rounds}", name)
+    _check_left_join(terms, kinds)
     _check_learner(terms, name, allow)
     _check_epsilon(terms, name, allow)
     others = len(terms["parties"]) - 2
@@ -140,6 +142,19 @@ def _check_peers(terms: Mapping[str, Any], name: str, allow: AllowSection, keys:
         f"the terms have {why}; '{name}' knows no key of {', '.join(map(repr, unknown))[:200]}: write "
         f'{unknown[0]:.40} = "its.pub" in [peers].'
     )
+
+
+def _check_left_join(terms: Mapping[str, Any], kinds: Sequence[str]) -> None:
+    """Refuse a left join of a method that needs all rows of everybody, and one whose sums may be of one party."""
+    if terms["align"].get("join") != "left":
+        return
+    method = method_in(terms)
+    if not method.partial_rows:
+        raise ManifestError(
+            f"the terms have align.join 'left', and {method.name} needs every row of every party; do not sign them."
+        )
+    if "blind" in kinds:
+        raise ManifestError(f"the terms have align.join 'left' and the seal 'blind', but {ALONE}; do not sign them.")
 
 
 def _check_learner(terms: Mapping[str, Any], name: str, allow: AllowSection) -> None:

@@ -109,6 +109,20 @@ def parts_at_party(facts: Facts, rows: np.ndarray, terms: Mapping[str, Any]) -> 
     return _random_parts(len(rows), terms)
 
 
+def check_enough(parts: RowParts, rows: np.ndarray, terms: Mapping[str, Any], name: str, least: int | None) -> None:
+    """Refuse to train on fewer than half as many of a party's rows as must be common, if the owner chose which.
+
+    It chooses by its dates, and in a left join by the order of its rows. ``least`` is what the party's operator wants.
+    """
+    due = max(terms["align"].get("minimum") or 1, least or 1)
+    many = int((rows[parts.train] >= 0).sum())
+    if 2 * many < due and (split_in(terms) is not None or is_left_join(terms)):
+        raise ManifestError(
+            f"the owner chose {many} rows of '{name}' to train on, where at least {due} must be common; half as many "
+            "is the least, so hold out fewer, or agree on a smaller minimum."
+        )
+
+
 def prepared(
     sheet: Sheet, rows: np.ndarray, parts: RowParts, terms: Mapping[str, Any], labels: str | None = None
 ) -> tuple[Table, Table]:

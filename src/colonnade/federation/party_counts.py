@@ -104,6 +104,15 @@ def question_of_a_description(folder: Path, name: str) -> OnlyQuestion:
     )
 
 
+def question_of_parts(folder: Path, name: str) -> OnlyQuestion:
+    """Of a run whose training rows the owner's dates decide: how they are prepared tells of them."""
+    return OnlyQuestion(
+        folder / "parts.json",
+        f"the owner told '{name}' other rows to train and to test on than when this run began; a run keeps them: bring "
+        "the owner's files back, or begin another run, which counts as one of runs in [allow].",
+    )
+
+
 class OpenRows:
     """The rows that a job was opened for: another alignment may not bring the owner to more of them.
 

@@ -33,8 +33,16 @@ from colonnade.federation.handshake import Facts, hex_of, signatures_in
 from colonnade.federation.hello import hello_of
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.job_folders import JobFolders
-from colonnade.federation.job_parts import new_sheet, parts_at_party, preparation_in, prepared, session_of, sheet_of
-from colonnade.federation.party_counts import Alignments, OpenRows, Runs
+from colonnade.federation.job_parts import (
+    check_enough,
+    new_sheet,
+    parts_at_party,
+    preparation_in,
+    prepared,
+    session_of,
+    sheet_of,
+)
+from colonnade.federation.party_counts import Alignments, OpenRows, Runs, question_of_parts
 from colonnade.federation.party_job import PartyJob
 from colonnade.federation.plan_check import check_description_plan, check_plan, check_prediction_plan, check_split
 from colonnade.federation.side_sections import PartyFile
@@ -210,7 +218,10 @@ class PartyHandshake:
             self._tables = table, table
             return {"rows": table.rows, "test": 0, "shape": list(table.shape), "cardinalities": []}
         parts = parts_at_party(facts, rows, job.terms)
+        check_enough(parts, rows, job.terms, self.name, self.party_file.allow.minimum)
         self._told = digest_of_rows(facts) if split_in(job.terms) else None
+        if self._told is not None:  # before anything is made of these rows
+            question_of_parts(job.run_folder.folder, self.name)("prepare", bytes.fromhex(self._told))
         self._tables, self._test_rows = prepared(job.sheet, rows, parts, job.terms), len(parts.test)
         table = self._tables[0]
         if "describe" in job.terms:  # how many inputs a network would have is nobody's business here

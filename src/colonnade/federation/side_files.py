@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import Method, methods
+from colonnade.core.method import methods
 from colonnade.core.options import check_name
 from colonnade.description.own_columns import PartyRules
 from colonnade.disk.small_files import read_json
@@ -52,11 +52,12 @@ from colonnade.federation.side_sections import (
     PredictSection,
 )
 from colonnade.federation.tls import split_address
-from colonnade.jobs.job_file import DataSection, check_is_section, job_from, parse_toml, section
+from colonnade.jobs.job_file import DataSection, Job, check_is_section, job_from, parse_toml, section
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.learners import learners
 from colonnade.models import KINDS
-from colonnade.seal import SEALS
+from colonnade.run.absence import ALONE
+from colonnade.seal import SEALS, Blind
 from colonnade.tables.align.align_terms import JOINS, MODES
 from colonnade.wire.witness import Recording
 
@@ -92,7 +93,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
     job = job_from(sections, DataSection(load=own.name), Path(path).stem)
-    _check_join(align, job.method)
+    _check_join(align, job)
     keys, extend = _keys(how, beside, tls=tls), _extended(sections, others)
     if tls:
         check_serves(keys.credentials.cert)
@@ -203,8 +204,11 @@ def _extended(sections: dict[str, Any], others: Mapping[str, bytes]) -> ExtendSe
     return how
 
 
-def _check_join(align: AlignSection, method: Method) -> None:
-    """Refuse rows that not everybody has, before anybody compares ids, if the method cannot train on them."""
+def _check_join(align: AlignSection, job: Job) -> None:
+    """Refuse rows that not everybody has, before anybody compares ids, if the job cannot train on them."""
+    method = job.method
+    if align.join == "left" and any(seal.kind == Blind.kind for seal in job.seals):
+        raise ConfigError(f"join = 'left' in [align] and the seal 'blind' do not go together: {ALONE}; leave one out.")
     if align.join == "left" and not method.partial_rows:
         able = ", ".join(name for name, cls in methods().items() if cls.partial_rows)
         raise ConfigError(

@@ -9,13 +9,14 @@ import torch
 from colonnade.core.method import Method, methods
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, is_partial, parties_of
-from colonnade.errors import AwayError, ConfigError, TableError, unknown
+from colonnade.errors import AwayError, ConfigError, SealError, TableError, unknown
 from colonnade.runtime.parties import AllParties
 from colonnade.seal import Seals
 from colonnade.wire.answer_memory import Absence
 
 POLICIES = ("refuse", "zero", "mean", "refit")
 WHEN_ABSENT = ("wait", "skip", "without")
+ALONE = "a blinded sum over a row that only one party has is that party's own value"
 DropOuts = Callable[[int], Iterable[str] | None]
 """From the number of a training round to the names of those who are absent from it: a simulation of drop-outs."""
 
@@ -85,6 +86,16 @@ def check_known_rows(method: Method, tables: Sequence[Table], *, training: bool 
         f"table '{table.name}' does not know {int((~table.known).sum())} of its {table.rows} rows and {method.name} "
         f"needs every row of every party; take the common rows with cn.common_rows(tables), or use one of {able}."
     )
+
+
+def check_known_sums(seals: Seals, tables: Sequence[Table]) -> None:
+    """Refuse blinded sums over rows that not every party has: the sum of one party is that party's own value."""
+    if seals.blind is not None and is_partial(tables):
+        table = next(table for table in tables if table.known is not None)
+        raise SealError(
+            f"table '{table.name}' does not know {int((~table.known).sum())} of its {table.rows} rows, and {ALONE}; "
+            "take the common rows with cn.common_rows(tables), or leave Blind out."
+        )
 
 
 def check_drop_outs(absent: object) -> None:

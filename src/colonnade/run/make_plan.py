@@ -24,7 +24,7 @@ from colonnade.core.usual_options import settled
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError, unknown
-from colonnade.run.absence import check_known_rows, check_policy, check_when_absent
+from colonnade.run.absence import check_known_rows, check_known_sums, check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run
 from colonnade.runtime.plan import Plan
@@ -54,6 +54,7 @@ def make_plan(
     chosen = _method_for(method, tables, **learnt)
     _check_rows(chosen, tables)
     seals = _seals_for(seal, chosen, **learnt)
+    check_known_sums(seals, tables)
     seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
     batch = _batch_for(chosen, asked, tables, valid)
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
