@@ -42,13 +42,13 @@ from colonnade.methods import (
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.models import CNN, MLP, APFedCNN, Bottleneck, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
 from colonnade.run.extension import extend
 from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
 from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
-from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
+from colonnade.seal import Bits, Blind, ClassNoise, LaplaceLabels, Marvell, MaxNorm, Noise, RandomLabels, Seal, TopK
 from colonnade.selection.choice import Selection
 from colonnade.study.distillation import distil
 from colonnade.study.embedding_maps import EmbeddingMap, embedding_map
@@ -91,6 +91,8 @@ __all__ = [
     "Alignment",
     "Bits",
     "Blind",
+    "Bottleneck",
+    "ClassNoise",
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
@@ -103,6 +105,8 @@ __all__ = [
     "LeNet",
     "Local",
     "MLflow",
+    "Marvell",
+    "MaxNorm",
     "Method",
     "Mine",
     "MultiVFL",

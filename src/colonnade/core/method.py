@@ -64,6 +64,8 @@ class Method(ABC):
     owner_sends: ClassVar[str]
     labels: ClassVar[str] = "shown"
     """What parties can learn about labels, with the worst options: "unsent", "inferable" or "shown"."""
+    embedding_gradients: ClassVar[bool] = False
+    """Whether one owner sends nothing but gradients of embeddings in training, at least with some options."""
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
     summed_steps: ClassVar[tuple[str, ...]] = ()
@@ -123,6 +125,11 @@ class Method(ABC):
     def tells_labels(self) -> str:
         """What parties can learn about labels with the method's present options."""
         return self.labels
+
+    @property
+    def only_embedding_gradients(self) -> bool:
+        """Whether gradients of embeddings are all that the owner sends in training, with the present options."""
+        return self.embedding_gradients
 
     @property
     def sends(self) -> tuple[str, str]:

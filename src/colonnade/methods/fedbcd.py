@@ -38,6 +38,7 @@ class FedBCD(Method):
     party_sends: ClassVar[str] = "embeddings, or logits"
     owner_sends: ClassVar[str] = "gradients"
     labels: ClassVar[str] = "shown"  # with combine="sum"
+    embedding_gradients: ClassVar[bool] = True
     sums: ClassVar[str] = "with combine='sum'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
@@ -61,6 +62,11 @@ class FedBCD(Method):
     def tells_labels(self) -> str:
         """Gradients of logits show labels; from those of embeddings they must be inferred."""
         return "shown" if self.combine == "sum" else "inferable"
+
+    @property
+    def only_embedding_gradients(self) -> bool:
+        """Not those of logits."""
+        return self.combine == "concat"
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The network alone, or the whole model if logits are summed."""

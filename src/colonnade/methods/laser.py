@@ -48,6 +48,7 @@ class LASER(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
+    embedding_gradients: ClassVar[bool] = True
     partial_rows: ClassVar[bool] = True
     any_subset: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")

@@ -18,6 +18,7 @@ class SideBySide(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
+    embedding_gradients: ClassVar[bool] = True
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "hidden")
 
     hidden: int = 60

@@ -39,6 +39,7 @@ class VAFL(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
+    embedding_gradients: ClassVar[bool] = True
     sums: ClassVar[str] = "with learn_weights=False"
     summed_steps: ClassVar[tuple[str, ...]] = ("embed",)
     positive: ClassVar[tuple[str, ...]] = ("embedding", "lr", "weights_lr")

@@ -35,6 +35,7 @@ class VIMSGD(OwnerHeads):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     labels: ClassVar[str] = "inferable"
+    embedding_gradients: ClassVar[bool] = True
 
     with_sgd: ClassVar[dict[str, float]] = {"lr": 0.3}
 
