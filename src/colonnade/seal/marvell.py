@@ -116,11 +116,11 @@ def _along(batch: _Batch, e: Array) -> tuple[Array, Array, Array]:
 
     def best_b(a: Array) -> Array:
         room = np.maximum(left[..., None] - batch.other * (a - batch.high), 0.0) / batch.share
-        return np.clip(np.sqrt(a * (a + 1.0)), batch.low, batch.low + room)  # type: ignore[no-any-return]
+        return np.clip(np.sqrt(a * (a + 1.0)), batch.low, batch.low + room)
 
     def divergence(a: Array) -> Array:
         b = best_b(a)
-        return (b + 1.0) / a + (a + 1.0) / b
+        return np.asarray((b + 1.0) / a + (a + 1.0) / b)
 
     value, a = _least(divergence, np.full_like(left, batch.high), batch.high + left / batch.other)
     across = (batch.width - 1) * (e / batch.high + batch.high / e)
