@@ -39,6 +39,8 @@ class Heard:
         self._place = torch.full((rows,), -1)
         self._place[self.rows] = torch.arange(len(self.rows))
         self._last: dict[str, Tensor] = {}
+        self._total: dict[str, Tensor] = {}
+        self._count: dict[str, Tensor] = {}
 
     def note(self, sender: str, message: Any, turn: Turn) -> None:
         """Keep a reply's numbers of the watched rows, if it is one of training and has numbers of every row."""
@@ -48,12 +50,22 @@ class Heard:
                 numbers = value.detach().flatten(1)
                 last = self._last.setdefault(f"{sender} {name}", torch.full((len(self.rows), numbers.shape[1]), np.nan))
                 last[place[place >= 0]] = numbers[place >= 0]
+                total = self._total.setdefault(f"{sender} {name}", torch.zeros_like(last))
+                total[place[place >= 0]] += numbers[place >= 0]
+                count = self._count.setdefault(f"{sender} {name}", torch.zeros(len(self.rows), 1))
+                count[place[place >= 0]] += 1
 
     def numbers(self) -> tuple[Array, Array]:
         """The rows that the owner read something about from everybody, and those numbers [rows, numbers]."""
         read = torch.cat(list(self._last.values()), 1)
         known = ~read.isnan().any(1)
         return self.rows[known].numpy(), read[known].numpy()
+
+    def averaged(self) -> tuple[Array, Array]:
+        """As :meth:`numbers`, with the mean over all messages about a row instead of the last one."""
+        means = torch.cat([total / self._count[key] for key, total in self._total.items()], 1)
+        known = ~means.isnan().any(1)
+        return self.rows[known].numpy(), means[known].numpy()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What parties receive in training about some rows, and how well labels are read from it.
 
-The attacks see one party's gradients, after seals, as that party read them: an array [epochs, rows, width], and of every
-epoch the round that a row was in. A score is an AUC on rows whose labels the adversary does not know.
+The attacks see one party's gradients, after seals, as that party read them: an array [epochs, rows, width], and of
+every epoch the round that a row was in. A score is an AUC on rows whose labels the adversary does not know.
 
 ==================  =====================================================================================
 attack              what the adversary has
@@ -95,7 +95,7 @@ def evened(gradients: Array, rounds: Array) -> Array:
     """Gradients divided by the root mean square length of the watched rows of their round."""
     even = np.empty_like(gradients)
     for epoch, (values, numbers) in enumerate(zip(gradients, rounds, strict=True)):
-        names, place = np.unique(numbers, return_inverse=True)
+        place = np.unique(numbers, return_inverse=True)[1]
         squares = np.bincount(place, np.square(values).sum(1)) / np.bincount(place)
         even[epoch] = values / np.sqrt(squares + 1e-30)[place][:, None]
     return even
