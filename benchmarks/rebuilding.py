@@ -10,7 +10,7 @@ decoder reads the numbers of other rows; above 0 it would say that the measure i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,16 +36,36 @@ def last_read(view: View) -> tuple[Array, Array]:
     Of a blinded sum there is only the sum to be read.
     """
     last: dict[str, Array] = {}
+    for name, places, numbers in _read(view):
+        last.setdefault(name, np.full((len(view.sample), numbers.shape[1]), np.nan, dtype=np.float32))[places] = numbers
+    return _of_everybody(view, last)
+
+
+def mean_read(view: View) -> tuple[Array, Array]:
+    """As :func:`last_read`, with the mean over all recorded messages about a row instead of the last one."""
+    totals: dict[str, Array] = {}
+    counts: dict[str, Array] = {}
+    for name, places, numbers in _read(view):
+        totals.setdefault(name, np.zeros((len(view.sample), numbers.shape[1]), dtype=np.float32))[places] += numbers
+        counts.setdefault(name, np.zeros((len(view.sample), 1), dtype=np.float32))[places] += 1
+    with np.errstate(invalid="ignore"):  # no message about a row: not a number
+        return _of_everybody(view, {name: total / counts[name] for name, total in totals.items()})
+
+
+def _read(view: View) -> Iterator[tuple[str, Array, Array]]:
+    """What the owner read in training: sender and field, the rows' places in the sample, the numbers."""
     for one in view.seen:
         if one.purpose == "train" and one.receiver == OWNER:
             for name, value in one.fields.items():
                 if value.ndim > 1:
-                    numbers = value.reshape(len(value), -1)
-                    empty = np.full((len(view.sample), numbers.shape[1]), np.nan, dtype=np.float32)
-                    last.setdefault(f"{one.sender} {name}", empty)[np.searchsorted(view.sample, one.rows)] = numbers
-    read = np.concatenate([*last.values()], 1)
-    known = ~np.isnan(read).any(1)
-    return view.sample[known], read[known]
+                    places = np.searchsorted(view.sample, one.rows)
+                    yield f"{one.sender} {name}", places, value.reshape(len(value), -1)
+
+
+def _of_everybody(view: View, read: dict[str, Array]) -> tuple[Array, Array]:
+    whole = np.concatenate([*read.values()], 1)
+    known = ~np.isnan(whole).any(1)
+    return view.sample[known], whole[known]
 
 
 def columns_of(tables: Sequence[cn.Table], rows: Array) -> Array:

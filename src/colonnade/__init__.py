@@ -43,7 +43,7 @@ from colonnade.methods import (
     VFedMH,
 )
 from colonnade.methods.passive import passive_loss
-from colonnade.models import CNN, MLP, APFedCNN, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
+from colonnade.models import CNN, MLP, APFedCNN, Bottleneck, LeNet, Pretrained, ResNet, SmallCNN, TableNet, TinyCNN
 from colonnade.privacy.audit import audit
 from colonnade.privacy.audit_result import Audit
 from colonnade.run.extension import extend
@@ -51,7 +51,7 @@ from colonnade.run.loggers import MLflow, TensorBoard, together
 from colonnade.run.train import resume, train
 from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
-from colonnade.seal import Bits, Blind, LaplaceLabels, Noise, RandomLabels, Seal, TopK
+from colonnade.seal import Bits, Blind, ClassNoise, LaplaceLabels, Marvell, MaxNorm, Noise, RandomLabels, Seal, TopK
 from colonnade.selection.choice import Selection
 from colonnade.study.distillation import distil
 from colonnade.study.embedding_maps import EmbeddingMap, embedding_map
@@ -96,6 +96,8 @@ __all__ = [
     "Audit",
     "Bits",
     "Blind",
+    "Bottleneck",
+    "ClassNoise",
     "Cluster",
     "ColonnadeError",
     "ColonnadeWarning",
@@ -109,6 +111,8 @@ __all__ = [
     "LeNet",
     "Local",
     "MLflow",
+    "Marvell",
+    "MaxNorm",
     "Method",
     "Mine",
     "MultiVFL",

@@ -65,6 +65,8 @@ class Method(ABC):
     summary: ClassVar[str]
     party_sends: ClassVar[str]
     owner_sends: ClassVar[str]
+    embedding_gradients: ClassVar[bool] = False
+    """Whether one owner sends nothing but gradients of embeddings in training, at least with some options."""
     sums: ClassVar[str] = "never"
     """When the owner needs only the sum of the parties' replies: "always", "never", or "with" an option."""
     summed_steps: ClassVar[tuple[str, ...]] = ()
@@ -140,6 +142,11 @@ class Method(ABC):
         """What parties can learn about labels with the present options: "unsent", "inferable" or "shown"."""
         before: str = getattr(self, "labels", "") if self.disclosures is None else ""
         return before if before in WORDS else label_word(self)
+
+    @property
+    def only_embedding_gradients(self) -> bool:
+        """Whether gradients of embeddings are all that the owner sends in training, with the present options."""
+        return self.embedding_gradients
 
     @property
     def sends(self) -> tuple[str, str]:

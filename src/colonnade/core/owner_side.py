@@ -72,6 +72,10 @@ class Owner:
             return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
         return self.labels(turn)
 
+    def classes(self, turn: Turn) -> Tensor:
+        """The class numbers of the turn's rows, for a seal that hides them; no method reads them."""
+        return self.tables[turn.table].index_select(0, turn.rows)
+
     def known(self, turn: Turn) -> Tensor:
         """Which of the turn's rows each party has, bool [parties, rows]; one that is absent has none."""
         mask = self.masks.get(turn.table)

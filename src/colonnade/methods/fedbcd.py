@@ -38,6 +38,7 @@ class FedBCD(Method):
     summary: ClassVar[str] = "several local steps on one stale gradient"
     party_sends: ClassVar[str] = "embeddings, or logits"
     owner_sends: ClassVar[str] = "gradients"
+    embedding_gradients: ClassVar[bool] = True
     sums: ClassVar[str] = "with combine='sum'"
     summed_steps: ClassVar[tuple[str, ...]] = ("logits",)
     asked_steps: ClassVar[tuple[str, ...]] = ()  # "embed" is asked for with combine="concat" only
@@ -62,6 +63,11 @@ class FedBCD(Method):
         """Gradients of logits show labels; from those of embeddings they must be inferred."""
         summed = self.combine == "sum"
         return of_logit_sums("logits", "descend") if summed else of_split_networks("embed", "descend")
+
+    @property
+    def only_embedding_gradients(self) -> bool:
+        """Not those of logits."""
+        return self.combine == "concat"
 
     def party_parts(self, build: Builder, optimizer: OptimizerBuilder, outputs: int) -> dict[str, Part]:
         """The network alone, or the whole model if logits are summed."""

@@ -16,6 +16,7 @@ class SplitNetworks(Method):
 
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
+    embedding_gradients: ClassVar[bool] = True
     disclosures = of_split_networks("embed", "follow")
 
     follow = staticmethod(follow)

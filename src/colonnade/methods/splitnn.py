@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.method import Owner, Parties, Turn, register
+from colonnade.errors import ConfigError
 from colonnade.methods.side_by_side import SideBySide
 from colonnade.methods.steps import learn, leaves
 
@@ -33,11 +34,35 @@ class SplitNN(SideBySide):
     name: ClassVar[str] = "splitnn"
     summary: ClassVar[str] = "embeddings side by side under the owner's top net"
 
+    party_rounds: int | None = None
+    """In how many rounds the parties learn; then only the top net does, and nothing is sent down. None is all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.party_rounds is not None and self.party_rounds < 0:
+            raise ConfigError(
+                f"splitnn: party_rounds={self.party_rounds} is out of range; give 0 or more, or leave it out."
+            )
+
+    @property
+    def tells_labels(self) -> str:
+        """Nothing, if the parties never learn."""
+        return "unsent" if self.party_rounds == 0 else self.labels
+
+    @property
+    def sends(self) -> tuple[str, str]:
+        """Gradients only while the parties learn."""
+        return self.party_sends, "nothing" if self.party_rounds == 0 else self.owner_sends
+
     def round(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
-        """Embeddings up, one step of the top net, the gradients of the embeddings down."""
+        """Embeddings up, one step of the top net, the gradients of the embeddings down while the parties learn."""
+        taught = self.party_rounds is None or turn.round < self.party_rounds
+        labels = owner.labels(turn) if taught else owner.own_labels(turn)  # nothing of the latter reaches anybody
         h = leaves(parties.ask(self.embed, turn))
-        loss = owner.loss(owner.top(torch.cat(h, dim=-1)), turn)
-        parties.tell(self.follow, turn, each=learn(loss, h, owner.optimizer))
+        loss = owner.task.loss(owner.top(torch.cat(h, dim=-1)), labels)
+        gradients = learn(loss, h, owner.optimizer)
+        if taught:
+            parties.tell(self.follow, turn, each=gradients)
         return loss.detach()
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:

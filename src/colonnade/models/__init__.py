@@ -15,6 +15,7 @@ from torch import nn
 
 from colonnade.core.options import describe_builder, make_builder
 from colonnade.models.apfed_cnn import APFedCNN
+from colonnade.models.bottleneck import Bottleneck
 from colonnade.models.convolution import CNN, LeNet, SmallCNN, TinyCNN
 from colonnade.models.mlp import MLP
 from colonnade.models.pretrained import Pretrained
@@ -32,12 +33,14 @@ KINDS: dict[str, Any] = {
     "apfed-cnn": APFedCNN,
     "table-net": TableNet,
     "pretrained": Pretrained,
+    "bottleneck": Bottleneck,
 }
 
 __all__ = [
     "CNN",
     "MLP",
     "APFedCNN",
+    "Bottleneck",
     "LeNet",
     "ModelBuilder",
     "Pretrained",

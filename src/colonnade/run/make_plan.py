@@ -31,6 +31,7 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.setup import plain_runtime
 from colonnade.seal import Seals, describe, listed, make_seals
+from colonnade.seal.gradient_noise import GradientSeal
 from colonnade.wire.witness import Recording
 
 Many = Any  # one builder, or a list with one per party
@@ -55,6 +56,7 @@ def make_plan(
     _check_rows(chosen, tables)
     seals = _seals_for(seal, chosen, **learnt)
     check_known_sums(seals, tables)
+    _check_gradient_seal(seals.gradients, chosen, learnt["task"], tables)
     seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
     batch = _batch_for(chosen, asked, tables, valid)
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
@@ -153,6 +155,24 @@ def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals
             f"{method.name} as set here reads every party's own message, so it cannot be blinded; these can: {words}."
         )
     return seals
+
+
+def _check_gradient_seal(seal: GradientSeal | None, method: Method, task: str, tables: Sequence[Table]) -> None:
+    """Refuse noise on gradients where there are none that it could help, or too many classes."""
+    if seal is None:
+        return
+    if not method.only_embedding_gradients:
+        raise SealError(
+            f"{seal.kind} is for gradients of embeddings, and with {method.name} as set here the owner sends "
+            f"{method.sends[1]}; only random-labels and laplace-labels protect labels there."
+        )
+    if task != "classes":
+        raise SealError(f"{seal.kind} hides a row's class, and task='{task}' has none; leave one of them out.")
+    classes = max(len(tables[0].classes), int(all_labels(tables).max()) + 1)
+    if seal.most_classes is not None and classes > seal.most_classes:
+        raise SealError(
+            f"{seal.kind} is for {seal.most_classes} classes, and these labels have {classes}; use class-noise."
+        )
 
 
 def _batch_for(method: Method, asked: TrainOptions, tables: Sequence[Table], valid: float) -> int:

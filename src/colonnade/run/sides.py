@@ -108,9 +108,10 @@ def make_sides(
     sources = Sources(settings.seed, secrets if remote is None else remote.secrets)
     memory = AnswerMemory(means=keeps_means(method, settings), sample=method.refits)
     checks = None if remote is None else remote.schema
-    half = OwnerHalf(Ends(plan.seals, sources), ledger, memory, checks=checks, witness=witness)
     first = tables[0].columns is not None
     owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER), has_columns=first)
+    ends, classes = Ends(plan.seals, sources), owner.classes
+    half = OwnerHalf(ends, ledger, memory, checks=checks, classes=classes, witness=witness)
     if isinstance(task, Values) and task.scale is not None:
         owner.label_scale = task.scale  # part of the owner's state, and undone in predictions
     owners = None

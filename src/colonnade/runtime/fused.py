@@ -30,13 +30,14 @@ from colonnade.core.state import (
     unpack_optimizer,
 )
 from colonnade.core.table import Table
+from colonnade.models.bottleneck import DrawnEmbedding
 from colonnade.runtime.group import Group
 from colonnade.runtime.loop import LoopGroup, LoopNet
 
 log = logging.getLogger(__name__)
 CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
 ELEMENTWISE_LAYERS = (nn.Identity, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus)
-RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU)
+RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU, DrawnEmbedding)
 
 
 class FusedNet(Net):

@@ -7,6 +7,8 @@
                           noise,   fewer entries   cancel in
                           budget                   the sum
 
+    the owner's gradients ── Marvell, ClassNoise or MaxNorm ── Bits or TopK ──> frame ──> a party
+
 The order is always this one, whatever the order of the list in ``seal=``.
 """
 
@@ -21,7 +23,9 @@ from colonnade.seal.base import Seal
 from colonnade.seal.bits import Bits
 from colonnade.seal.blind import Blind
 from colonnade.seal.codec import Codec
+from colonnade.seal.gradient_noise import ClassNoise, GradientSeal, MaxNorm
 from colonnade.seal.label_noise import LaplaceLabels, RandomLabels
+from colonnade.seal.marvell import Marvell
 from colonnade.seal.noise import Noise
 from colonnade.seal.topk import TopK
 
@@ -29,7 +33,10 @@ __all__ = [
     "SEALS",
     "Bits",
     "Blind",
+    "ClassNoise",
     "LaplaceLabels",
+    "Marvell",
+    "MaxNorm",
     "Noise",
     "RandomLabels",
     "Seal",
@@ -41,7 +48,18 @@ __all__ = [
     "make_seals",
 ]
 
-SEALS: dict[str, type[Seal]] = {cls.kind: cls for cls in (Bits, TopK, Blind, Noise, RandomLabels, LaplaceLabels)}
+_CLASSES: tuple[type[Seal], ...] = (
+    Bits,
+    TopK,
+    Blind,
+    Noise,
+    RandomLabels,
+    LaplaceLabels,
+    Marvell,
+    ClassNoise,
+    MaxNorm,
+)
+SEALS: dict[str, type[Seal]] = {cls.kind: cls for cls in _CLASSES}
 
 
 @dataclass(frozen=True)
@@ -53,8 +71,14 @@ class Seals:
     blind: Blind | None = None
     noise: Noise | None = None
     labels: RandomLabels | LaplaceLabels | None = None
+    gradients: GradientSeal | None = None
 
     def __post_init__(self) -> None:
+        if self.gradients is not None and self.labels is not None:
+            raise SealError(
+                f"{self.gradients.kind} looks at the true labels, and what {self.labels.kind} promises would no longer "
+                "hold; leave one of them out."
+            )
         if self.blind is None or self.up is None:
             return
         if not isinstance(self.up, Bits):
@@ -117,4 +141,6 @@ def _places(seal: Seal) -> list[str]:
         return ["up", "down"] if seal.ways == "both" else [seal.ways]
     if isinstance(seal, RandomLabels | LaplaceLabels):
         return ["labels"]
+    if isinstance(seal, GradientSeal):
+        return ["gradients"]
     return [seal.kind]

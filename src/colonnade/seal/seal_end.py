@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -62,6 +63,23 @@ class SealEnd:
             label=f"{turn.purpose}/{turn.table}/{turn.round}/{step}",
             purpose=turn.purpose,
         )
+
+    def disguise(self, fields: Fields, classes: Tensor, to: str, step: str, turn: Turn) -> Fields:
+        """The owner's gradients with noise that depends on the classes of their rows; other fields are sent as is.
+
+        As in ``noise.py`` the noise follows from the values, too: another message under the same name has other noise.
+        """
+        assert self.seals.gradients is not None
+        noisy: Fields = {}
+        for name, values in fields.items():
+            if not rows_field(name, values, len(turn.rows)):
+                continue
+            label = f"{turn.table}/{turn.round}/{turn.part}/{step}/{to}/{name}"
+            raw = values.detach().contiguous().numpy().tobytes() + classes.contiguous().numpy().tobytes()
+            digest = hashlib.sha256(repr(self.seals.gradients).encode() + raw).digest()
+            normal = partial(self.source.gaussian, label, digest)
+            noisy[name] = self.seals.gradients.disguise(values, classes, normal)
+        return fields | noisy
 
     # compressed messages between two sides
 

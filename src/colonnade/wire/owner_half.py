@@ -40,7 +40,10 @@ class Checks(Protocol):
 
 
 class OwnerHalf:
-    """The half of a turn's leader. ``opener`` opens blinded sums: the owner, or a helper that is not the owner."""
+    """The half of a turn's leader. ``opener`` opens blinded sums: the owner, or a helper that is not the owner.
+
+    ``classes`` gives the labels of a turn's rows to seals that hide them; only the owner has them.
+    """
 
     def __init__(
         self,
@@ -51,8 +54,10 @@ class OwnerHalf:
         checks: Checks | None = None,
         opener: str = OWNER,
         witness: Witness | None = None,
+        classes: Callable[[Turn], Tensor] | None = None,
     ) -> None:
         self.ends, self.seals, self.checks, self.opener = ends, ends.seals, checks, opener
+        self.classes = classes
         self.ledger = Ledger() if ledger is None else ledger
         self.memory = AnswerMemory() if memory is None else memory
         self.presence, self.peaks, self.witness = Presence(), Peaks(), witness
@@ -65,6 +70,8 @@ class OwnerHalf:
                 self.checks.check(party, "down", step, fields, turn.rows.shape[-1], turn.round)
         receiver = parties[0] if len(parties) == 1 else "all"
         down = self.seals.down
+        if self.seals.gradients is not None and turn.training:
+            fields = self.ends[turn.leader].disguise(fields, self._classes_of(turn), receiver, step, turn)
         wire = fields if down is None else self.ends[turn.leader].compress(down, fields, receiver, step, turn)
         for party in parties:
             self.count(wire, turn.leader, party, step, turn)
@@ -72,6 +79,12 @@ class OwnerHalf:
             read = self.ends[turn.leader].read_back(down, fields, wire, receiver, step, turn)
             self.witness.note(read, self._transfer(step, turn.leader, parties, turn))
         return wire
+
+    def _classes_of(self, turn: Turn) -> Tensor:
+        """The classes of a turn's rows, which a seal on gradients must have: without them nothing may be sent."""
+        if self.classes is None:
+            raise SealError("a seal on gradients needs the rows' classes, and this side of the channel has none.")
+        return self.classes(turn)
 
     def open(self, answer: SealedReply, party: str, step: str, turn: Turn, *, summed: bool = False) -> Any:
         """A party's reply as the leader of the turn reads it, counted, checked and remembered.
