@@ -36,7 +36,7 @@ from colonnade.seal.noise import NoiseSource
 from colonnade.wire.party_half import PartyHalf
 
 EPSILONS = 1.0, 2.0, 4.0, 8.0
-SIGMA = {1.0: 40.0, 2.0: 20.0, 4.0: 20.0, 8.0: 10.0}  # so that every epsilon pays for 14 to 61 releases
+SIGMA = {1.0: 40.0, 2.0: 20.0, 4.0: 20.0, 8.0: 10.0}  # so that every epsilon pays for 21 to 74 releases
 LABEL_SEALS: tuple[type[RandomLabels | LaplaceLabels], ...] = RandomLabels, LaplaceLabels
 
 

@@ -85,6 +85,7 @@ def test_parties_are_told_nothing_but_what_follows_from_noisy_labels(
     method = quick(cn.methods()[name])
     monkeypatch.setattr(cn.RandomLabels, "protect", SameLabels.protect)
     one, other = (told(method, seed, cn.RandomLabels(1.0)) for seed in (1, 2))
+    assert one or name == "local", "parties are told something, so there is something to compare"
     assert not differ(one, other)
 
 
