@@ -104,9 +104,8 @@ def _show_methods(known: list[type[Method]]) -> None:
     table = Table(Column("name", no_wrap=True), *head, box=None)
     for method in known:
         blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
-        table.add_row(
-            method.name, method.summary, method.party_sends, method.owner_sends, worst_label_word(method), blind
-        )
+        sends = method.party_sends, method.owner_sends
+        table.add_row(method.name, method.summary, *sends, *(in_a_cell(method, secret) for secret in SECRETS), blind)
     out.print(table)
 
 
