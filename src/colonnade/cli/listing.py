@@ -11,12 +11,12 @@ import typer
 from rich.table import Column, Table
 
 from colonnade.cli.app import Json, app, out, print_json
-from colonnade.core.disclosure import worst, worst_label_word
+from colonnade.core.disclosure import SECRETS, worst, worst_label_word
 from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
-from colonnade.runtime.disclosure_words import Situation, sentences
+from colonnade.runtime.disclosure_words import Situation, in_a_cell, sentences
 from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal import SEALS
 
