@@ -28,15 +28,11 @@ WAYS: dict[str, tuple[cn.Method, float | None]] = {
 }
 
 
-def sheets() -> list[cn.Sheet]:
+def sheets(folder: Path) -> list[cn.Sheet]:
     """Both sides' tables as they come from their files."""
     write_table = runpy.run_path(str(EXAMPLE))["write_table"]
-    with tempfile.TemporaryDirectory() as folder:
-        clinic, lab = (write_table(side, Path(folder)) for side in ("clinic", "lab"))
-        return [
-            cn.read(clinic, name="clinic", id="patient", label="diagnosis"),
-            cn.read(lab, name="lab", id="sample"),
-        ]
+    clinic, lab = (write_table(side, folder) for side in ("clinic", "lab"))
+    return [cn.read(clinic, name="clinic", id="patient", label="diagnosis"), cn.read(lab, name="lab", id="sample")]
 
 
 def scores(both: list[cn.Sheet], method: cn.Method, epsilon: float | None, seed: int) -> tuple[float, float]:
@@ -50,11 +46,12 @@ def scores(both: list[cn.Sheet], method: cn.Method, epsilon: float | None, seed:
 
 def main() -> None:
     """Print a row for every way."""
-    both = sheets()
     print("| way | accuracy | AUC |\n|---|---|---|")
-    for name, (method, epsilon) in WAYS.items():
-        accuracy, auc = np.mean([scores(both, method, epsilon, seed) for seed in SEEDS], axis=0)
-        print(f"| {name} | {accuracy:.3f} | {auc:.3f} |", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        both = sheets(Path(folder))
+        for name, (method, epsilon) in WAYS.items():
+            accuracy, auc = np.mean([scores(both, method, epsilon, seed) for seed in SEEDS], axis=0)
+            print(f"| {name} | {accuracy:.3f} | {auc:.3f} |", flush=True)
 
 
 if __name__ == "__main__":
