@@ -129,6 +129,10 @@ def test_methods_are_listed():
     found = json.loads(colonnade("methods", "--json").stdout)
     assert set(found) == set(cn.methods())
     assert all(name in table for name in found)
+    assert "not declared" not in table and "leaks" in table and "read" in table
+    gradient = next(one for one in found["splitnn"]["discloses"] if one["secret"] == "labels")
+    assert (gradient["step"], gradient["way"]) == ("follow", "down")
+    assert (gradient["level"], gradient["two_classes"]) == ("leaks", "read")
     assert found["vimadmm"]["options"]["rho"] == 1.0 and found["vimadmm"]["labels"] == "shown"
 
 

@@ -490,6 +490,7 @@ PLANS: list[tuple[dict[str, Callable[[Any], Any]], str]] = [
     ({"outputs": lambda _: 10**9}, "the plan came with outputs 1000000000"),
     ({"outputs": lambda _: 1001}, "the plan has 1001 outputs, and 'shop' allows 1000"),
     ({"terms": lambda _: "00" * 32}, "a plan of other terms"),
+    ({"learns": lambda _: ["Nobody learns anything."]}, "does not follow from the terms that were signed, in learns"),
     ({"settings": lambda _: None}, "the plan came with settings None"),
 ]
 

@@ -37,7 +37,7 @@ def demo(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where runs and report go.")] = Path("colonnade-demo"),
     json: Json = False,
 ) -> None:
-    """Train three methods on digits cut over four parties, one with sums and labels sealed, and compare what each sent."""
+    """Train three methods on digits cut over four parties, one under seals, and compare what each had to send."""
     places = {name: folder / name for name in RUNS}
     for place in places.values():
         _clear(place)
