@@ -196,6 +196,8 @@ class PartyHandshake:
         if isinstance(self.server, AlignmentServer) and self.server.group.peer.is_complete:
             peer = self.server.group.peer
             open_rows.check(peer.federation_rows, job.run, self.name)
+            if job.earlier is not None:  # before they are kept for this job
+                job.earlier.check_rows(peer.federation_rows, job.sheet.digest)
             job.folder.keep_rows(peer.federation_rows, {"proof": peer.proof, "files": job.sheet.digest})
         kept = job.folder.rows(job.sheet.digest)
         if kept is None or kept[1]["proof"] != facts.get("proof"):
