@@ -37,6 +37,8 @@ def picture(title: str, lines: Mapping[str, Sequence[Point]]) -> str:
         path = "L".join("{:.1f} {:.1f}".format(*place(point)) for point in line if point[0] > 0)
         y = TOP + 14 + 22 * number
         body.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        x, end = place(line[-1])  # a method of one message is this point alone
+        body.append(f'<circle cx="{x:.1f}" cy="{end:.1f}" r="4" fill="{colour}"/>')
         body.append(f'<path d="M{WIDTH - LEGEND + 8} {y - 4}h20" stroke="{colour}" stroke-width="3"/>')
         body.append(f'<text x="{WIDTH - LEGEND + 34}" y="{y}">{escape(name)}</text>')
     return (

@@ -142,7 +142,8 @@ def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals
     seals = make_seals(given)
     if seals.labels is not None and task != "classes":
         raise SealError(
-            f"{seals.labels.kind} protects class numbers, and task='{task}' has none; leave one of them out."
+            f"{seals.labels.kind} protects class numbers, and task='{task}' has none; no seal fits those, so leave it "
+            "out, or use oneshot with learn='pca' or 'autoencoder', which sends no label."
         )
     if seals.labels is not None and weights is not None:
         raise SealError(
