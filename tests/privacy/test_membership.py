@@ -21,13 +21,13 @@ def outputs_of(run: cn.Run, tables: list[cn.Table]) -> Array:
 
 @pytest.fixture(scope="module")
 def material() -> Material:
-    """Predictions of 600 digits by a model that was trained on 300 of them, a tenth of whose labels are wrong.
+    """Predictions of 600 digits by a model that was trained on 300 of them, half of whose labels are wrong.
 
     The reference is a model that was trained on 300 others.
     """
     whole, _ = cn.load("digits", parties=2)
     labels = whole[0].labels.numpy().copy()
-    odd = np.random.default_rng(0).random(len(labels)) < 0.2
+    odd = np.random.default_rng(0).random(len(labels)) < 0.5
     labels[odd] = (labels[odd] + 3) % 10
     whole = [replace(whole[0], labels=labels), *whole[1:]]
     members, others, apart = ([table.take(np.arange(k, k + 300)) for table in whole] for k in (0, 300, 600))
