@@ -20,7 +20,6 @@ from colonnade.runtime.local_backend import LocalBackend
 from colonnade.runtime.loop import LoopGroup
 from colonnade.wire.view import View
 
-
 Key = tuple[str, str, str, str]
 """Sender, receiver, step and field."""
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.attack_materials import noise_instead, planted_score, result, split
 
 import colonnade as cn
-from colonnade.privacy.attacks.membership import Membership
+from colonnade.privacy.attacks.membership import MembershipScoring
 from colonnade.privacy.material import Array, Material, Stream
 
 NAME = "membership"
@@ -76,9 +76,9 @@ def test_what_is_planted_is_found(material: Material, labels: bool) -> None:
 
 
 def test_what_is_needed_is_named(material: Material) -> None:
-    assert Membership().unfit(replace(material, streams=())) == "no predictions were received"
+    assert MembershipScoring().unfit(replace(material, streams=())) == "no predictions were received"
     narrow = material.streams[0]._replace(values=material.streams[0].values[..., :1])
-    assert "labels are not known" in Membership().unfit(replace(material, streams=(narrow,), labels=None))
+    assert "labels are not known" in MembershipScoring().unfit(replace(material, streams=(narrow,), labels=None))
 
 
 def test_values_are_judged_by_their_error() -> None:
