@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.attack_materials import noise_instead, planted_score, result, score
+from benchmarks.attack_materials import materials_of, noise_instead, planted_score, result, score
 from run_materials import breast_cancer, diabetes, digits, three_labels
 
 import colonnade as cn
@@ -35,6 +35,13 @@ def test_all_labels_of_two_classes_are_read(method: Any) -> None:
 
 def test_all_labels_are_read_from_vfedmh() -> None:
     assert result(NAME, breast_cancer("vfedmh", "first")["error", "labels"])[0] == 1.0
+
+
+def test_all_labels_are_read_from_residuals() -> None:
+    """They are negative gradients, so the greatest entry is the class."""
+    train, _ = cn.load("breast_cancer")
+    made = materials_of(train, cn.GAL(learner="linear"), rounds=2, batch=455)
+    assert result(NAME, made["mean", "labels"])[0] == 1.0
 
 
 @pytest.mark.parametrize("method", [cn.VIMADMMJ(local_steps=2), "fdml", "cvfl"], ids=str)

@@ -13,6 +13,7 @@ from colonnade.privacy.attacks.membership import MembershipScoring
 from colonnade.privacy.material import Array, Material, Stream
 
 NAME = "membership"
+pytestmark = pytest.mark.slow  # it trains two models that learn by heart
 
 
 def outputs_of(run: cn.Run, tables: list[cn.Table]) -> Array:
