@@ -8,6 +8,8 @@ from colonnade.report.summary import RunView
 from colonnade.run.map_step import embedding_map
 from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import VALUES
+from colonnade.seal import SEALS
+from colonnade.seal.gradient_noise import GradientSeal
 from colonnade.wire.ledger import Line
 
 FROM_LABELS = ("goal", "u", "dual", "residual", "y", "slope")
@@ -28,6 +30,7 @@ AT_A_PARTY = {
 }
 OF_NO_METHOD = {"embedding_map": embedding_map}  # steps that the parties of any method take
 ROWS_FOR = {"train": "training rows", "evaluate": "rows of the evaluation", "predict": "rows of the prediction"}
+ON_GRADIENTS = [kind for kind, seal in SEALS.items() if issubclass(seal, GradientSeal)]
 _SCALE = 16  # bytes; a smaller message to a blinded party holds only the scale of the sum
 
 
@@ -60,7 +63,8 @@ def seals_on(run: RunView, line: Line) -> list[str]:
         few = kind in ("bits", "topk") and line.purpose == "train" and ways in ("both", "down" if by_owner else "up")
         noise = kind == "noise" and not by_owner
         labels = kind.endswith("-labels") and by_owner and line.purpose == "train"
-        if few or noise or labels or (kind == "blind" and is_blinded(run, line)):
+        gradients = kind in ON_GRADIENTS and by_owner and line.purpose == "train"
+        if few or noise or labels or gradients or (kind == "blind" and is_blinded(run, line)):
             kinds.append(kind)
     order = ["noise", "bits", "topk", "blind"]
     return sorted(kinds, key=lambda kind: order.index(kind) if kind in order else -1)
@@ -105,7 +109,10 @@ def _party_learns(run: RunView, line: Line) -> str:
         noisy = any(kind.endswith("-labels") for kind in seals_on(run, line))
         if run.tells_labels == "shown":
             return f"The {'noisy ' if noisy else ''}label of each of its training rows."
-        return f"It can infer {'noisy ' if noisy else ''}labels: rows of one class get gradients that are alike."
+        blurred = any(kind in ON_GRADIENTS for kind in seals_on(run, line))
+        return f"It can infer {'noisy ' if noisy else ''}labels: rows of one class get gradients that are alike." + (
+            " Noise blurs each message, and is averaged out over many." if blurred else ""
+        )
     known = [AT_A_PARTY[name] for name in fields if name in AT_A_PARTY]
     return known[0] if known else "Which rows are asked about."
 
