@@ -26,7 +26,17 @@ from sklearn.metrics import roc_auc_score
 import colonnade as cn
 from benchmarks.kept import Kept
 from benchmarks.rebuilding import classes_of, columns_of, last_read, mean_read, r2, shuffled
-from benchmarks.received_gradients import evened, few_known, few_labels, flat, learnt, receiving, shapes, unsupervised
+from benchmarks.received_gradients import (
+    auc,
+    evened,
+    few_known,
+    few_labels,
+    flat,
+    learnt,
+    receiving,
+    shapes,
+    unsupervised,
+)
 from benchmarks.table import show
 from benchmarks.tables import BATCH, EPOCHS, MODEL, WIDTH, Federations, federations
 
@@ -61,6 +71,7 @@ LABELS = {
     "never taught": Defence(taught=0),
     "never taught, trained on own rows": Defence(taught=0, model=OWN),
     "oneshot, labels at epsilon 2": Defence((cn.Bits(8, ways="up"), cn.RandomLabels(2.0)), method=cn.OneShot()),
+    "oneshot, labels at epsilon 0.6": Defence((cn.Bits(8, ways="up"), cn.RandomLabels(0.6)), method=cn.OneShot()),
     "oneshot, pca": Defence(cn.Bits(4), method=cn.OneShot(learn="pca")),
 }
 DIGITS = {
@@ -115,7 +126,7 @@ def label_attacks(way: Defence, pair: Federations, epochs: int, seed: int) -> An
     found: Answers = {"seconds": time.process_time() - began, **quality(run, test)}
     heard = received.by_party()
     if not heard:
-        return found
+        return found | labels_sent(run)
     with receiving(np.arange(len(shadow_rows)), len(shadow_rows)) as own:
         trained(way, [table.take(shadow_rows) for table in train], epochs, seed + 1000)
     y = np.asarray(train[0].labels)
@@ -125,6 +136,15 @@ def label_attacks(way: Defence, pair: Federations, epochs: int, seed: int) -> An
         for name in heard
     ]
     return found | {attack: max(one[attack] for one in each) for attack in each[0]}
+
+
+def labels_sent(run: cn.Run) -> Answers:
+    """What is read of noisy labels that were sent as they are; nothing if none were."""
+    soft = run.model.owner.soft
+    if soft is None or run.method.sends[1].startswith("nothing"):
+        return {}
+    read = auc(np.asarray(run.model.owner.tables["train"]), soft[:, 1].numpy())
+    return {"unsupervised": read, "shadow": read}
 
 
 def quality(run: cn.Run, test: list[cn.Table]) -> Answers:

@@ -163,6 +163,14 @@ def test_the_plan_that_follows_is_signed(planned: Planned) -> None:
     check_plan(planned.plan, planned.terms, "shop", planned.own, AllowSection())
 
 
+def test_more_numbers_than_columns_hide_are_warned_of(planned: Planned, caplog: pytest.LogCaptureFixture) -> None:
+    check_plan(planned.plan, planned.terms, "shop", planned.own, AllowSection())
+    assert "'shop' is to send" in caplog.text and "has 3 columns" in caplog.text
+    caplog.clear()
+    check_plan(planned.plan, planned.terms, "shop", planned.own, AllowSection(width_per_column=100.0))
+    assert "is to send" not in caplog.text, "the operator has decided"
+
+
 PLANS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"rows": 5}, "the plan has 19 rows, and 'shop' allows 5"),
     ({}, {"rounds": 1}, "the plan has 2 rounds, and 'shop' allows 1"),
@@ -170,6 +178,7 @@ PLANS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"networks": ["cnn"]}, "mlp"),
     ({}, {"layers": 9}, "layers"),
     ({}, {"width": 1}, "width"),
+    ({}, {"width_per_column": 0.1}, "for 3 columns it allows 0.3; make the embedding narrower"),
     ({"terms": "00" * 32}, {}, "does not follow from the terms that were signed, in terms"),
     ({"schema": {}}, {}, "does not follow from the terms that were signed, in schema"),
     ({"optimizer": []}, {}, "the plan has 0 entries in optimizer for 3 parties"),

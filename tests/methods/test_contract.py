@@ -44,8 +44,8 @@ class Case:
 
     def __str__(self) -> str:
         messages = getattr(self.method, "messages", getattr(self.method, "combine", ""))
-        words = ("loss", "fill", "learn")
-        more = getattr(self.method, "losses", ()) or [vars(self.method).get(name, "") for name in words]
+        words = ("loss", "fill", "learn", "party_rounds")
+        more = getattr(self.method, "losses", ()) or [str(vars(self.method).get(name) or "") for name in words]
         more = [self.method.learner.partition("(")[0]] if isinstance(self.method, cn.Local) else more
         several = [getattr(self.method, "server", ""), f"{self.owners}-owners"] if self.method.several_owners else []
         return "-".join(
@@ -58,6 +58,7 @@ CASES = [
     Case(cn.Local(learner="trees(iterations=4)"), owner="first"),
     Case(cn.SplitNN()),
     Case(cn.SplitNN(), owner="first"),
+    Case(cn.SplitNN(party_rounds=5)),
     Case(cn.VAFL()),
     Case(cn.VAFL(learn_weights=False)),
     Case(cn.FDML()),

@@ -27,6 +27,8 @@ SEALS = {
     "blind with the owner's columns": (cn.VFedMH(), cn.Blind()),
     "blind and recover": (cn.FDML(), cn.Blind(recover=True)),
     "labels": (cn.FDML(), cn.RandomLabels(epsilon=3.0)),
+    "class noise": (cn.VIMSGD(), cn.ClassNoise(4.0)),
+    "class noise and bits": (cn.SplitNN(), [cn.MaxNorm(), cn.Bits(4, feedback=True)]),
 }
 
 

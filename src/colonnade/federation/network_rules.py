@@ -15,6 +15,7 @@ be looked up.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,6 +32,8 @@ from colonnade.models import ModelBuilder
 from colonnade.runtime.schema import ROWS
 from colonnade.wire.ledger import OWNER
 
+log = logging.getLogger(__name__)
+WIDE = 0.25  # numbers of a row for each column; see the figures in docs/seals.md
 MOST_NUMBERS = 10**8  # of one party's networks together; with an optimiser's moments 1.2 GB
 
 
@@ -108,6 +111,7 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
             f"the plan lets '{name}' send {width} numbers of a row in a round, and it allows {allow.width}; make the "
             "embedding narrower, or raise width in [allow]."
         )
+    _check_share(width, own, allow)
     if made.linear is not None:
         _check_linear(made.linear, own, allow)
         return
@@ -122,6 +126,25 @@ def check_network(made: Sketch, plan: Mapping[str, Any], own: Table, allow: Allo
             f"{columns_of(own)} columns: they follow from as many by a linear system, and an owner may ask as often as "
             "it likes; ask for a network with hidden layers (and of apfed for another loss), or write layers = 0 in "
             "[allow]."
+        )
+
+
+def _check_share(width: int, own: Table, allow: AllowSection) -> None:
+    """Refuse more numbers of a row for each column than the operator allows; warn where it says nothing of many."""
+    columns = columns_of(own)
+    if allow.width_per_column is not None and width > allow.width_per_column * columns:
+        raise ManifestError(
+            f"the plan lets '{own.name}' send {width} numbers of a row in a round, and for {columns} columns it allows "
+            f"{allow.width_per_column * columns:g}; make the embedding narrower, or raise width_per_column in [allow]."
+        )
+    if allow.width_per_column is None and allow.width is None and width > WIDE * columns:
+        log.warning(
+            "'%s' is to send %d numbers of each row and has %d columns; whoever knows some rows can read most columns "
+            "of all others from so many. Write width_per_column = %g in [allow] to refuse that.",
+            own.name,
+            width,
+            columns,
+            WIDE,
         )
 
 

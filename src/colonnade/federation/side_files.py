@@ -14,8 +14,8 @@ PARTY.toml::
     [party]   name, files, id, numbers, categories, leave_out, ...   as in colonnade.read
     [owner]   address, key
     [keys]    cert, key, ca, identity, crl
-    [allow]   methods, seals, needs, networks, learners, layers, width, outputs, epsilon, delta, rounds, rows, align,
-              joins, minimum, maximum, alignments, runs, patience, terms
+    [allow]   methods, seals, needs, networks, learners, layers, width, width_per_column, outputs, epsilon, delta,
+              rounds, rows, align, joins, minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [audit]   record, rows, megabytes: whether this side records its own view
     [predict] files, whose rows may be scored by a model that this party helped to train

@@ -121,6 +121,8 @@ class AllowSection:
     """The least number of hidden layers of our network; without it, as many as hide our columns, see networks.py."""
     width: int | None = None
     """How many numbers of one of our rows may leave in a round."""
+    width_per_column: float | None = None
+    """The same, for each column that we have: an embedding as wide as our columns can be read back, see seals.md."""
     outputs: int = 1000
     """How many outputs, such as classes, the owner may claim."""
     epsilon: float | None = None

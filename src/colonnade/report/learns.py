@@ -8,7 +8,7 @@ from typing import Any
 from colonnade.core.disclosure import UNDECLARED, Disclosure
 from colonnade.report.summary import RunView
 from colonnade.run.map_step import SHOWS, embedding_map
-from colonnade.runtime.disclosure_words import sentence
+from colonnade.runtime.disclosure_words import ON_GRADIENTS, sentence
 from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import VALUES
 from colonnade.wire.ledger import Line
@@ -47,7 +47,8 @@ def seals_on(run: RunView, line: Line) -> list[str]:
         few = kind in ("bits", "topk") and line.purpose == "train" and ways in ("both", "down" if by_owner else "up")
         noise = kind == "noise" and not by_owner
         labels = kind.endswith("-labels") and by_owner and line.purpose == "train"
-        if few or noise or labels or (kind == "blind" and is_blinded(run, line)):
+        gradients = kind in ON_GRADIENTS and by_owner and line.purpose == "train"
+        if few or noise or labels or gradients or (kind == "blind" and is_blinded(run, line)):
             kinds.append(kind)
     order = ["noise", "bits", "topk", "blind"]
     return sorted(kinds, key=lambda kind: order.index(kind) if kind in order else -1)

@@ -12,6 +12,8 @@ from colonnade.core.disclosure import LABEL_SEALS, LEVELS, SECRETS, UNDECLARED, 
 from colonnade.core.method import Method
 from colonnade.runtime.schema import kinds_of
 from colonnade.runtime.step_words import in_words
+from colonnade.seal import SEALS
+from colonnade.seal.gradient_noise import GradientSeal
 
 CAN = {
     "labels": {
@@ -27,6 +29,7 @@ CAN = {
         "nothing known": "learns nothing that we know of about {whose} columns",
     },
 }
+ON_GRADIENTS = [kind for kind, seal in SEALS.items() if issubclass(seal, GradientSeal)]
 NOISY = "can read noisy labels of the rows only"
 NO_LABELS = "Nothing that depends on labels goes to any party."
 
@@ -99,6 +102,8 @@ def _stopping(one: Disclosure, about: Situation) -> list[str]:
 def _seals(one: Disclosure, about: Situation) -> str:
     """Which of the seals that are there lower the level, or which would."""
     there, without = _stopping(one, about), one.at(about.classes, ())
+    if (one.way, one.secret) == ("down", "labels") and set(about.seals) & set(ON_GRADIENTS):
+        return "; noise on gradients blurs each message, and is averaged out over many"
     if there:
         return f"; without the seal {either(there)} the level is {without}" if without == "read" else ""
     if without != "read":
