@@ -165,7 +165,7 @@ def _columns(table: Table | None, rows: Array) -> Array | None:
     if table is None or table.columns is None:
         return None
     drawn: Array = table.draw(torch.from_numpy(rows)).numpy()
-    return drawn.reshape(len(rows), -1)
+    return np.asarray(drawn.reshape(len(rows), -1))
 
 
 def _known(evidence: Evidence, case: Case, rows: Array) -> Array:
