@@ -54,7 +54,7 @@ def _noisy(one: Seen, rng: np.random.Generator) -> Seen:
 def _like(value: Array, rng: np.random.Generator) -> Array:
     if not value.size or value.dtype.kind != "f":
         return value
-    return (value.mean() + value.std() * rng.standard_normal(value.shape)).astype(value.dtype)
+    return np.asarray(value.mean() + value.std() * rng.standard_normal(value.shape), dtype=value.dtype)
 
 
 def find(data: str, method: str, seed: int, budget: float) -> dict[str, Any]:

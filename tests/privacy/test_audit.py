@@ -93,6 +93,19 @@ def test_a_side_audits_what_it_sent(run, tables):
     assert cases_of(Evidence(party, [tables[1]])) == [Case("owner", "mean", "columns")]
 
 
+def test_a_side_of_a_federation_needs_no_run_and_no_other_table(run, tables):
+    own = replace(tables[0], columns=None)
+    found = cn.audit(None, [own], view=replace(run.view, side="owner"), attacks=["gradient scoring", "shadow run"])
+    assert {(one.secret, one.word) for one in found.verdicts} == {("labels", "read")}
+    assert {one.declared for one in found.verdicts} == {"not declared"} and len(found.undeclared) == 3
+    party = cn.audit(None, [tables[2]], view=replace(run.view, side="error"), attacks=["decoder"])
+    assert [(one.of, one.word in ("read", "leaks")) for one in party.verdicts] == [("error", True)]
+    with pytest.raises(ConfigError, match="its own view and its own table"):
+        cn.audit(None, tables)
+    with pytest.raises(TableError, match="pass the table of that run"):
+        cn.audit(None, [own.take(np.arange(50))], view=replace(run.view, side="owner"))
+
+
 def test_independent_noise_is_no_finding(run, tables):
     rng = np.random.default_rng(0)
 
@@ -115,6 +128,13 @@ def test_a_method_that_sends_nothing_gives_nothing_away(tables):
     found = cn.audit(run)
     assert {one.word for one in found.verdicts} == {"nothing found"}
     assert "no message of training" in found.verdicts[0].sentence
+
+
+def test_labels_that_were_sent_in_few_bits_are_read():
+    tables = cn.load("digits", parties=2, rows=400)[0]
+    run = cn.train(tables, cn.OneShot(learner="linear", top="linear"), record=True)
+    found = cn.audit(run, tables, attacks=["label reading"])
+    assert {one.word for one in found.verdicts if one.secret == "labels"} == {"read"}
 
 
 def test_a_run_that_was_not_recorded_is_replayed(tables, run):

@@ -167,7 +167,7 @@ def verdicts_of(evidence: Evidence, attempts: dict[Case, tuple[Attempt, ...]]) -
 
 
 def audit(
-    run: Run,
+    run: Run | None,
     train: Sequence[Table] | None = None,
     *,
     budget: float = BUDGET,
@@ -181,7 +181,8 @@ def audit(
     The run was trained with ``record=True``; one that was not is replayed: it is trained once more. ``train`` are its
     tables, which a named data set need not be given. ``budget`` is in CPU seconds; cheap attacks come first, and what
     does not fit is "not tested". ``attacks`` names some of the attacks, by default all are tried; ``progress`` is
-    called with how many are done and how many there are. ``view`` is a view of this run to take instead of its own.
+    called with how many are done and how many there are. ``view`` is a view of this run to take instead of its own;
+    with ``run=None`` that of one side of a federation, which is audited with its own table alone.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("breast_cancer")
@@ -199,8 +200,10 @@ def audit(
     return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent), proofs)
 
 
-def proofs_of(run: Run, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
+def proofs_of(run: Run | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
     """For seals with differential privacy, the epsilon that canaries prove, in a small part of the budget."""
+    if run is None:
+        return ()
     rng = np.random.default_rng(derive_seed(seed, "canaries"))
     seconds = min(CANARY_SECONDS, clock.budget / 10)
     return prove_epsilon(run.seals, max(run.task.outputs, 2), rng, seconds=seconds)

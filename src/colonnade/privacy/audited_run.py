@@ -10,17 +10,20 @@ from colonnade.core.disclosure import UNDECLARED, declared
 from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, check_federation
 from colonnade.data import reload
-from colonnade.errors import CheckpointError, ConfigError
+from colonnade.errors import CheckpointError, ConfigError, TableError
 from colonnade.privacy.cases import Case, Evidence
+from colonnade.privacy.packed_labels import with_labels_unpacked
 from colonnade.privacy.replay import replayed
 from colonnade.run.make_plan import outline_of
 from colonnade.run.training import Run
 from colonnade.wire.ledger import Ledger
-from colonnade.wire.view import View
+from colonnade.wire.view import EVERYBODY, View
 
 
-def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int, view: View | None = None) -> Evidence:
+def evidence_of(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None = None) -> Evidence:
     """The given view, or that which a run recorded or its replay gives, with the tables that it is about."""
+    if run is None or (run.is_recorded and (view or run.view).side != EVERYBODY):
+        return evidence_of_side(run, tables, seed, view)
     origin = run.description.get("data") or {}
     if tables is None and "load" in origin:
         tables = reload(origin)
@@ -34,7 +37,25 @@ def evidence_of(run: Run, tables: Sequence[Table] | None, seed: int, view: View 
     if view is None:
         view = run.view if run.is_recorded else replayed(run, tables)
     check_against_ledger(view, run.ledger)
-    return Evidence(view, tables, run, seed, tuple(run.ledger.owners))
+    return Evidence(with_labels_unpacked(view, run), tables, run, seed, tuple(run.ledger.owners))
+
+
+def evidence_of_side(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None) -> Evidence:
+    """What one side of a federation has: its view and its own table, of the rows and in the order of training."""
+    if view is None:
+        view = None if run is None else run.view
+    if view is None or tables is None or len(tables) != 1:
+        raise ConfigError(
+            "one side of a federation is audited with its own view and its own table, in a list of one, of the rows "
+            "that were trained on and in their order; pass both."
+        )
+    (own,) = tables
+    if not len(view.sample) or view.sample[-1] >= own.rows:
+        raise TableError(
+            f"table '{own.name}' has {own.rows} rows, and the view is about row {max([*view.sample, -1])} of those "
+            "that were trained on; pass the table of that run."
+        )
+    return Evidence(view, tables, None, seed)
 
 
 def check_same_tables(run: Run, tables: Sequence[Table]) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from colonnade.core.schedule import OWNER
-from colonnade.core.table import Table, owners_of, parties_of
+from colonnade.core.table import Table, parties_of
 from colonnade.data.sharing import all_labels
 from colonnade.errors import ConfigError
 from colonnade.privacy.material import Array, Material
@@ -73,7 +73,7 @@ class Evidence:
 
     def table(self, name: str) -> Table | None:
         """A side's table, if it is here."""
-        if name in self.owners:
+        if name in (OWNER, *self.owners):
             return self.tables[0] if self.tables[0].labels is not None else None
         return next((table for table in parties_of(self.tables) if table.name == name), None)
 
@@ -151,7 +151,7 @@ def column_names(evidence: Evidence, case: Case) -> Sequence[str]:
 
 def _labels(evidence: Evidence, rows: Array) -> tuple[Array, int]:
     """The labels of the sampled rows, and how many classes they have; 0 for values and for several labels."""
-    if evidence.table(OWNER if len(owners_of(evidence.tables)) == 1 else evidence.owners[0]) is None:
+    if evidence.table(OWNER) is None:
         return np.zeros(len(rows), dtype=np.int64), 0
     labels = all_labels(evidence.tables).numpy()
     if labels.ndim == 1 and labels.dtype.kind in "iu":
@@ -165,7 +165,7 @@ def _columns(table: Table | None, rows: Array) -> Array | None:
     if table is None or table.columns is None:
         return None
     drawn: Array = table.draw(torch.from_numpy(rows)).numpy()
-    return drawn.reshape(len(rows), -1)
+    return np.asarray(drawn.reshape(len(rows), -1))
 
 
 def _known(evidence: Evidence, case: Case, rows: Array) -> Array:

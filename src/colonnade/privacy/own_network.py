@@ -26,7 +26,7 @@ def own_network(run: Run | None, party: str, table: Table | None) -> Network | N
     if "net" not in trained.loop_nets or not any(key.startswith("net/weights") for key in state):
         return None
     trained.load({number: state})
-    return Network(_Reader(trained, table), _Reader(untrained, table))
+    return Network(_ColumnsNet(trained, table), _ColumnsNet(untrained, table))
 
 
 def _group(run: Run, number: int, table: Table, *, fresh: bool) -> LoopGroup:
@@ -39,7 +39,7 @@ def _group(run: Run, number: int, table: Table, *, fresh: bool) -> LoopGroup:
     return LoopGroup(number, evened(table), parts, randomness, task=run.task.public, leaders=leaders)
 
 
-class _Reader:
+class _ColumnsNet:
     """A party's network as a function of columns that are scaled already, with their shape or flat."""
 
     def __init__(self, group: LoopGroup, table: Table) -> None:

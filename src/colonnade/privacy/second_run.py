@@ -13,6 +13,7 @@ from colonnade.core.schedule import derive_seed
 from colonnade.privacy.cases import Case, Evidence, material_of
 from colonnade.privacy.clock import Clock
 from colonnade.privacy.material import Array, Material, SecondRun
+from colonnade.privacy.packed_labels import with_labels_unpacked
 from colonnade.privacy.row_sets import KNOWN_ROWS, in_order
 from colonnade.run.make_plan import start
 from colonnade.runtime.plan import Plan
@@ -61,7 +62,7 @@ class SecondTraining:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is odd about the tables was said when the first run was trained
             run = start(self._plan(first.model.plan), tables, record=Recording()).fit()
-        return Evidence(run.view, tables, run, self.evidence.seed, self.evidence.owners)
+        return Evidence(with_labels_unpacked(run.view, run), tables, run, self.evidence.seed, self.evidence.owners)
 
     def _plan(self, plan: Plan) -> Plan:
         rounds = max(1, min(self._rounds, self._affordable()))
