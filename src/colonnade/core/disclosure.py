@@ -1,7 +1,7 @@
 """What a message of a method shows: a declaration, made once beside the message, from which every sentence follows.
 
 A declaration is about somebody who keeps all that it receives and knows how the method works. Its level is the worst
-that theory promises or measurements found over data sets; ``docs/threat_model.md`` says how the levels are measured.
+that theory promises or measurements found over data sets; ``docs/methods/index.md`` says what the levels mean.
 """
 
 from __future__ import annotations
