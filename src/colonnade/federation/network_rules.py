@@ -33,7 +33,7 @@ from colonnade.runtime.schema import ROWS
 from colonnade.wire.ledger import OWNER
 
 log = logging.getLogger(__name__)
-WIDE = 0.25  # numbers of a row for each column; see the figures in docs/seals.md
+WIDE = 0.5  # numbers of a row for each column; see the figures in docs/seals.md
 MOST_NUMBERS = 10**8  # of one party's networks together; with an optimiser's moments 1.2 GB
 
 

@@ -39,7 +39,7 @@ class Bottleneck(LinearDecision):
     """
 
     hidden: tuple[int, ...] = (120,)
-    strength: float = 0.01
+    strength: float = 0.001
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
