@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from colonnade.core.disclosure import Disclosure
 from colonnade.core.method import Method
 from colonnade.methods.declarations import of_split_networks
 from colonnade.methods.steps import follow
@@ -17,6 +18,10 @@ class SplitNetworks(Method):
     party_sends: ClassVar[str] = "embeddings"
     owner_sends: ClassVar[str] = "gradients of embeddings"
     embedding_gradients: ClassVar[bool] = True
-    disclosures = of_split_networks("embed", "follow")
 
     follow = staticmethod(follow)
+
+    @property
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """Columns by the embeddings, labels by their gradients."""
+        return of_split_networks("embed", "follow")

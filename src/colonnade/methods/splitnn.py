@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from colonnade.core.disclosure import Disclosure
 from colonnade.core.method import Owner, Parties, Turn, register
 from colonnade.errors import ConfigError
 from colonnade.methods.side_by_side import SideBySide
@@ -45,9 +46,9 @@ class SplitNN(SideBySide):
             )
 
     @property
-    def tells_labels(self) -> str:
-        """Nothing, if the parties never learn."""
-        return "unsent" if self.party_rounds == 0 else self.labels
+    def disclosures(self) -> tuple[Disclosure, ...]:
+        """No gradients, if the parties never learn."""
+        return tuple(one for one in super().disclosures if one.way == "up" or self.party_rounds != 0)
 
     @property
     def sends(self) -> tuple[str, str]:
