@@ -172,7 +172,7 @@ def _known(evidence: Evidence, case: Case, rows: Array) -> Array:
     """Which of the rows the side whose secret it is has, and the adversary if it has a table here."""
     tables = [evidence.table(case.of), evidence.table(case.adversary)]
     masks = [table.known_rows.numpy()[rows] for table in tables if table is not None and table.known is not None]
-    return np.logical_and.reduce([np.ones(len(rows), dtype=bool), *masks])
+    return np.asarray(np.logical_and.reduce([np.ones(len(rows), dtype=bool), *masks]))
 
 
 def _categories(columns: Array) -> dict[int, int]:
