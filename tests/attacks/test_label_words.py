@@ -101,6 +101,12 @@ def test_the_word_of_every_method_is_true(method: type[cn.Method], curious: Curi
         assert found > 0.9
 
 
+def test_the_seal_of_the_page_leaves_noisy_diagnoses(curious: Curious) -> None:
+    """At epsilon 2 a label is true with probability 0.88, so that is what the laboratory can come to, and no more."""
+    labels = train(cn.SplitNN(), seal=cn.RandomLabels(epsilon=2.0))
+    assert 0.75 < curious.area(labels, range(ROUNDS)) < 0.92
+
+
 def test_a_seal_on_the_labels_keeps_them(curious: Curious) -> None:
     labels = train(cn.SplitNN(), seal=cn.RandomLabels(epsilon=0.5))
     assert curious.area(labels, range(ROUNDS)) < 0.8

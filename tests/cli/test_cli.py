@@ -129,6 +129,10 @@ def test_methods_are_listed():
     found = json.loads(colonnade("methods", "--json").stdout)
     assert set(found) == set(cn.methods())
     assert all(name in table for name in found)
+    assert "not declared" not in table and "leaks" in table and "read" in table
+    gradient = next(one for one in found["splitnn"]["discloses"] if one["secret"] == "labels")
+    assert (gradient["step"], gradient["way"]) == ("follow", "down")
+    assert (gradient["level"], gradient["two_classes"]) == ("leaks", "read")
     assert found["vimadmm"]["options"]["rho"] == 1.0 and found["vimadmm"]["labels"] == "shown"
 
 
@@ -306,7 +310,7 @@ def test_demo_tells_the_whole_story(here):
     slow, fast, sealed = first["runs"]
     assert (slow["method"], fast["method"], sealed["method"]) == ("vafl", "vimadmm", "vimadmm-j")
     assert first["goal"] >= 0.92 and slow["ratio"] > 3 * fast["ratio"] > 9 * sealed["ratio"]
-    assert [seal["kind"] for seal in sealed["seals"]] == ["blind", "bits"]
+    assert [seal["kind"] for seal in sealed["seals"]] == ["blind", "bits", "random-labels"]
     assert Path(first["report"]).is_file() and (here / "colonnade-demo" / "vafl" / "config.json").is_file()
 
 
@@ -316,7 +320,9 @@ def test_demo_prints_a_table_and_starts_over(here, monkeypatch):
     again = colonnade("demo").stdout
     assert "ratio" in again and "This is one seed" in again
     assert "vimadmm: The parties sent embeddings" in again
-    assert "shows the labels" in again and "report: colonnade-demo/report.html" in again
+    assert again.count("can read the labels of the rows (read)") == 1, "of vimadmm; vafl leaks, ten classes"
+    assert "noisy labels of the rows only (leaks). " in again and "drawn once, with epsilon 4.0" in again
+    assert "report: colonnade-demo/report.html" in again
 
 
 @pytest.mark.parametrize(("name", "least"), [("job.toml", 0.9), ("sealed.toml", 0.9), ("apfed.toml", 0.55)])

@@ -1,6 +1,7 @@
 """One page per method: complete, with the ledger's bytes. The method that the docs write keeps the contract."""
 
 import re
+import runpy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from colonnade.core.disclosure import worst_label_word
 from pages import DOCS, blocks_of, code_of
 
 NAMES = sorted(cn.methods())
+MADE = runpy.run_path(str(DOCS / "disclosures.py"))
 SIZES = "b, E, C, M = 64, 60, 10, 4"
 OTHER_SIZES = "b, E, C, M = 32, 8, 10, 8"
 
@@ -64,9 +66,8 @@ def test_the_page_lists_all_options(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_says_what_the_method_shows(name: str) -> None:
     page, method = page_of(name), cn.methods()[name]
-    assert ("a party reads every training label" in page.lower().replace("\n  ", " ")) == (
-        worst_label_word(method) == "shown"
-    )
+    assert MADE["with_table"](page, method) == page, "run python docs/disclosures.py"
+    assert MADE["table_of"](method) in page
     assert f"\n- Labels: `{worst_label_word(method)}`" in page
     assert f"\n- `Blind`: {method.sums}.\n" in page
     assert ('owner="first"' in page) == method.needs_owner_columns
@@ -83,13 +84,8 @@ def test_the_page_has_all_its_parts(name: str) -> None:
 
 
 def test_the_list_of_methods_is_what_they_say_of_themselves() -> None:
-    def row(method: type[cn.Method]) -> str:
-        sends = f"{method.party_sends} | {method.owner_sends}"
-        shows = f"{worst_label_word(method)} | {method.sums} | {method.alone}"
-        return f"| [`{method.name}`]({method.name}.md) | {method.summary} | {sends} | {shows} |"
-
     listed = [line for line in page_of("index").splitlines() if line.startswith("| [`")]
-    assert sorted(listed) == sorted(row(method) for method in cn.methods().values())
+    assert sorted(listed) == sorted(MADE["index_row"](method) for method in cn.methods().values())
 
 
 @pytest.fixture
@@ -114,3 +110,10 @@ def test_the_method_of_the_docs_keeps_the_contract(gated: Case, tmp_path: Path) 
 
 def test_the_method_of_the_docs_is_registered_there_only() -> None:
     assert "gated" not in cn.methods()
+
+
+def test_the_readme_says_what_every_method_shows() -> None:
+    page = (DOCS.parent / "README.md").read_text()
+    assert MADE["with_cells"](page) == page, "run python docs/disclosures.py"
+    rows = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 8]
+    assert sorted(line.split("`")[1] for line in rows) == NAMES

@@ -438,10 +438,14 @@ def test_a_file_of_terms_that_holds_none(sides: Sides, text: str | None) -> None
 
 
 def test_what_becomes_of_labels_is_accepted_by_name(sides: Sides) -> None:
-    for method, found, can in (("vimadmm", "shown", "read the labels"), ("splitnn", "inferable", "infer labels")):
+    for method, found, can in (
+        ("vimadmm", "shown", "can read the labels of the rows (read)"),
+        ("splitnn", "inferable", "can infer a good part of the labels of the rows (leaks), of two classes nearly all"),
+    ):
         said = sentence(ManifestError, lambda method=method: terms_of(sides.owner_file(method, federation="")))  # type: ignore[misc]
-        assert f"{method} sends the parties values from which they can {can}" in said
+        assert f"{method} sends values from which every party {can}" in said and said.count(". ") == 0
         assert "random-labels" in said and "another method" in said and f"labels = '{found}' in [federation]" in said
+        assert "epsilon = 2 (test AUC 0.7717 on credit default; with true labels 0.7742)" in said and "(0.7634)" in said
         terms = terms_of(sides.owner_file(method, federation=f'labels = "{found}"'))
         assert terms["labels"] == found
         protected = sides.owner_file(method, federation="", more='[[seal]]\nkind = "random-labels"')
@@ -486,6 +490,7 @@ PLANS: list[tuple[dict[str, Callable[[Any], Any]], str]] = [
     ({"outputs": lambda _: 10**9}, "the plan came with outputs 1000000000"),
     ({"outputs": lambda _: 1001}, "the plan has 1001 outputs, and 'shop' allows 1000"),
     ({"terms": lambda _: "00" * 32}, "a plan of other terms"),
+    ({"learns": lambda _: ["Nobody learns anything."]}, "does not follow from the terms that were signed, in learns"),
     ({"settings": lambda _: None}, "the plan came with settings None"),
 ]
 

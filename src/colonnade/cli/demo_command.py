@@ -17,12 +17,12 @@ from colonnade.errors import FolderError
 from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.words import duration, percent, size, what_left, what_shows
 from colonnade.run.train import train
-from colonnade.seal import Bits, Blind, Seal
+from colonnade.seal import Bits, Blind, RandomLabels, Seal
 
 RUNS: dict[str, tuple[str, list[Seal]]] = {
     "vafl": ("vafl", []),
     "vimadmm": ("vimadmm", []),
-    "vimadmm-j-sealed": ("vimadmm-j", [Blind(), Bits(4)]),
+    "vimadmm-j-sealed": ("vimadmm-j", [Blind(), Bits(4), RandomLabels(epsilon=4.0)]),
 }
 EPOCHS = 30  # enough for the slowest of the methods, VAFL, with its default options
 MADE_BY_A_RUN = {"checkpoints", "config.json", "history.csv", "ledger.csv"}
@@ -37,7 +37,7 @@ def demo(
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where runs and report go.")] = Path("colonnade-demo"),
     json: Json = False,
 ) -> None:
-    """Train three methods on digits cut over four parties, one of them sealed, and compare what each had to send."""
+    """Train three methods on digits cut over four parties, one under seals, and compare what each had to send."""
     places = {name: folder / name for name in RUNS}
     for place in places.values():
         _clear(place)

@@ -11,12 +11,12 @@ import typer
 from rich.table import Column, Table
 
 from colonnade.cli.app import Json, app, out, print_json
-from colonnade.core.disclosure import worst, worst_label_word
+from colonnade.core.disclosure import SECRETS, worst, worst_label_word
 from colonnade.core.method import Method
 from colonnade.core.method import methods as all_methods
 from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
-from colonnade.runtime.disclosure_words import Situation, sentences
+from colonnade.runtime.disclosure_words import Situation, in_a_cell, sentences
 from colonnade.runtime.step_words import in_words, read_singly, replies
 from colonnade.seal import SEALS
 
@@ -104,9 +104,8 @@ def _show_methods(known: list[type[Method]]) -> None:
     table = Table(Column("name", no_wrap=True), *head, box=None)
     for method in known:
         blind = {"always": "yes", "never": "no"}.get(method.sums, method.sums)
-        table.add_row(
-            method.name, method.summary, method.party_sends, method.owner_sends, worst_label_word(method), blind
-        )
+        sends = method.party_sends, method.owner_sends
+        table.add_row(method.name, method.summary, *sends, *(in_a_cell(method, secret) for secret in SECRETS), blind)
     out.print(table)
 
 

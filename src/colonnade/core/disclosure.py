@@ -1,7 +1,7 @@
 """What a message of a method shows: a declaration, made once beside the message, from which every sentence follows.
 
 A declaration is about somebody who keeps all that it receives and knows how the method works. Its level is the worst
-that theory promises or measurements found over data sets; ``docs/threat_model.md`` says how the levels are measured.
+that theory promises or measurements found over data sets; ``docs/methods/index.md`` says what the levels mean.
 """
 
 from __future__ import annotations
@@ -107,6 +107,11 @@ def label_word(method: Method) -> str:
     at_parties = method.steps()
     levels = {one.level for one in method.disclosures if _tells_a_party(one) and one.step in at_parties}
     return "unsent" if not levels else "shown" if "read" in levels else "inferable"
+
+
+def declares_labels(method: Method) -> bool:
+    """Whether it says what parties can tell of labels, message by message or in the one word of before."""
+    return method.disclosures is not None or getattr(method, "labels", None) in WORDS
 
 
 def _tells_a_party(one: Disclosure) -> bool:

@@ -138,7 +138,7 @@ class Method(ABC):
     @property
     def tells_labels(self) -> str:
         """What parties can learn about labels with the present options: "unsent", "inferable" or "shown"."""
-        before: str | None = getattr(self, "labels", None) if self.disclosures is None else None
+        before: str = getattr(self, "labels", "") if self.disclosures is None else ""
         return before if before in WORDS else label_word(self)
 
     @property

@@ -16,6 +16,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.disclosure import LABEL_SEALS, declares_labels
 from colonnade.core.method import Method, make_method
 from colonnade.core.option_names import stored_names
 from colonnade.description.describe_tables import rules_of
@@ -113,9 +114,12 @@ def labels_of(job_file: OwnerFile) -> str:
 
 
 def labels_under(method: Method, kinds: Collection[str]) -> str:
-    """What parties can tell of the labels: the method's word, or "protected" if a seal makes them noisy."""
-    protected = method.tells_labels != "unsent" and any(kind.endswith("-labels") for kind in kinds)
-    return "protected" if protected else method.tells_labels
+    """What parties can tell of the labels: the method's word, or "protected" if a seal makes them noisy.
+
+    Of a method that declares nothing, nobody knows that labels reach parties only by way of the seal.
+    """
+    known = method.tells_labels != "unsent" and declares_labels(method)
+    return "protected" if known and set(LABEL_SEALS) & set(kinds) else method.tells_labels
 
 
 def method_in(document: Mapping[str, Any]) -> Method:

@@ -8,7 +8,7 @@ Told = tuple[Disclosure, ...]
 
 _EMBEDDINGS = "a decoder trained on 200 known rows rebuilds columns, the better the wider the embedding"
 _LOGITS = "a decoder trained on 200 known rows rebuilds part of the columns"
-_NUMBERS = "linear in the columns or trained to rebuild them, so few more columns than numbers stay unknown"
+_NUMBERS = "they are linear in the columns, or made to rebuild them"
 
 
 def of_embeddings(step: str, way: str = "up") -> Disclosure:
