@@ -31,19 +31,20 @@ def free_port() -> int:
 
 
 class Companies:
-    """Four organisations in folders; the bank has the label, and columns if ``columns``."""
+    """Four organisations in folders; the bank has the label, and columns if ``columns``; all ``record`` or nobody."""
 
-    def __init__(self, folder: Path, *, columns: bool = True, deadline: int = 20) -> None:
+    def __init__(self, folder: Path, *, columns: bool = True, deadline: int = 20, record: bool = False) -> None:
         self.folder, self.columns, self.port = folder, columns, free_port()
         make_keys(folder, ["localhost", "127.0.0.1"], OTHERS)
         (folder / "owner").rename(folder / "bank")
         self._tables()
         own = {"name": "bank", "files": "bank.csv", "id": "id", "label": "class"}
+        audit = "[audit]\nrecord = true\n" if record else ""
         others = "".join(f'[[party]]\nname = "{one}"\nkey = "../{one}/identity.pub"\n' for one in OTHERS)
         text = "".join(f'{key} = "{value}"\n' for key, value in own.items())
         (folder / "bank" / "job.toml").write_text(
             f'[federation]\nlisten = "127.0.0.1:{self.port}"\ndeadline = {deadline}\nlabels = "shown"\n'
-            f"[[party]]\n{text}{others}[align]\nmode = 'plain'\n"
+            f"[[party]]\n{text}{others}[align]\nmode = 'plain'\n{audit}"
         )
         for one in OTHERS:
             known = "".join(f'{peer} = "../{peer}/identity.pub"\n' for peer in OTHERS if peer != one)
@@ -51,7 +52,7 @@ class Companies:
                 f'[party]\nname = "{one}"\nfiles = "{one}.csv"\nid = "id"\n'
                 f'[owner]\naddress = "localhost:{self.port}"\nkey = "../bank/identity.pub"\n'
                 f'[allow]\nruns = 1000\nalign = ["plain"]\npatience = {deadline}\nlayers = 0\n'
-                f"[peers]\n{known}"
+                f"[peers]\n{known}{audit}"
             )
 
     def _tables(self) -> None:

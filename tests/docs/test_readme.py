@@ -89,7 +89,7 @@ def check_deployment(printed: str, folder: Path) -> None:
 
 
 def check_operations(printed: str, folder: Path) -> None:
-    assert "training None\n" in printed and "\nTrue []\n" in printed
+    assert "training None\n" in printed and "\nTrue []\n" in printed and "\n1437 []\nTrue\n" in printed
     assert 'colonnade_bytes_total{peer="shop",direction="sent"} 230000\n' in printed
 
 

@@ -9,8 +9,10 @@ import torch
 from test_contract import ONE_OWNER, Case, without_time
 
 import colonnade as cn
+import views
 from colonnade.federation.audit_check import compare, verify
 from colonnade.federation.prediction import Prediction
+from colonnade.federation.view_check import check_view
 from colonnade.jobs.run_job import train_job
 from colonnade.jobs.table_sections import Files
 from colonnade.store import checkpoint
@@ -27,7 +29,9 @@ SEALED = {
 
 @pytest.fixture(scope="module")
 def companies(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Companies]:
-    return {columns: Companies(tmp_path_factory.mktemp("companies"), columns=columns) for columns in (True, False)}
+    """With columns at the bank all sides record what they see, which must change nothing."""
+    places = {columns: tmp_path_factory.mktemp("companies") for columns in (True, False)}
+    return {columns: Companies(place, columns=columns, record=columns) for columns, place in places.items()}
 
 
 def check_same(where: Companies, method: cn.Method, seals: tuple[cn.Seal, ...], place: Path, **options: object) -> None:
@@ -88,6 +92,10 @@ def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_pat
         (theirs,) = (tmp_path / name).glob("*-*/audit.jsonl")
         assert (verdict := verify(theirs)).broken is None and verdict.sealed
         assert compare(own, theirs) == []
+        theirs_seen, ours = check_view(theirs.parent).seen, check_view(tmp_path / "bank").seen
+        ours = [one for one in ours if name in (one.sender, one.receiver)]
+        for one, other in zip(theirs_seen, ours, strict=True):
+            views.check_same_message(one, other)
 
 
 def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from colonnade.core.table import Table
@@ -56,7 +56,7 @@ class OwnerRecords:
     audit: AuditLog
     metrics: Metrics
     status: StatusFile
-    packets: PacketSample
+    packets: PacketSample = field(default_factory=PacketSample)
     """A few packets as they are, if the owner records its view."""
 
 

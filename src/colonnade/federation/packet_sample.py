@@ -50,7 +50,7 @@ class SampledPacket(NamedTuple):
 class PacketSample:
     """The packets of one peer in the first rounds of every recorded epoch; the peers take turns."""
 
-    def __init__(self, peers: Sequence[str]) -> None:
+    def __init__(self, peers: Sequence[str] = ()) -> None:
         self.peers = sorted(peers)
         self._witness: Witness | None = None
         self._kept: list[SampledPacket] = []
