@@ -16,13 +16,17 @@ import colonnade as cn
 from colonnade.core.schedule import OWNER
 from colonnade.privacy.attack import attacks
 from colonnade.privacy.material import Array, Material, Network, SharedValue, Stream
+from colonnade.runtime.local_backend import LocalBackend
 from colonnade.runtime.loop import LoopGroup
 from colonnade.wire.view import View
+
+Key = tuple[str, str, str, str]
+"""Sender, receiver, step and field."""
 
 
 def streams_of(view: View) -> list[Stream]:
     """What travelled in training about each sampled row."""
-    found: dict[Any, dict[int, tuple[Array, Array]]] = defaultdict(dict)
+    found: dict[Key, dict[int, tuple[Array, Array]]] = defaultdict(dict)
     for one in view.seen:
         if one.purpose == "train" and one.table == "train":
             for name, value in one.fields.items():
@@ -31,7 +35,7 @@ def streams_of(view: View) -> list[Stream]:
     return [_stream(key, by_round, len(view.sample)) for key, by_round in found.items()]
 
 
-def _stream(key: tuple[str, str, str, str], by_round: dict[int, tuple[Array, Array]], rows: int) -> Stream:
+def _stream(key: Key, by_round: dict[int, tuple[Array, Array]], rows: int) -> Stream:
     rounds = sorted(by_round)
     values = np.full((len(rounds), rows, by_round[rounds[0]][1].shape[1]), np.nan, dtype=np.float32)
     for place, number in enumerate(rounds):
@@ -41,7 +45,7 @@ def _stream(key: tuple[str, str, str, str], by_round: dict[int, tuple[Array, Arr
 
 def shared_of(view: View) -> list[SharedValue]:
     """What travelled in training and belongs to no row."""
-    found: dict[Any, dict[int, Array]] = defaultdict(dict)
+    found: dict[Key, dict[int, Array]] = defaultdict(dict)
     for one in view.seen:
         if one.purpose == "train":
             for name, value in one.others.items():
@@ -89,6 +93,7 @@ def materials_of(tables: Sequence[cn.Table], method: Any, **options: Any) -> dic
 
 def network_of(run: cn.Run, party: str) -> Network | None:
     """The party's trained network and one with fresh weights, of a run whose runtime is "loop"."""
+    assert isinstance(run.parties.backend, LocalBackend)
     (group,) = [one for one in run.parties.backend.grouping.groups if run.parties.names.index(party) in one.members]
     if not isinstance(group, LoopGroup) or "net" not in group.loop_nets:
         return None
@@ -101,7 +106,8 @@ def network_of(run: cn.Run, party: str) -> Network | None:
 
     def reads(module: torch.nn.Module, rows: Array) -> Array:
         with torch.no_grad():
-            return module(torch.from_numpy(rows).reshape(len(rows), *shape)).flatten(1).numpy()
+            outputs: torch.Tensor = module(torch.from_numpy(rows).reshape(len(rows), *shape))
+        return np.asarray(outputs.flatten(1).numpy())
 
     return Network(partial(reads, trained), partial(reads, untrained))
 

@@ -41,8 +41,7 @@ assert _registers
 
 def trial(data: str, name: str, rounds: int, seed: int) -> list[tuple[str, str, float, float, float]]:
     """Each attack that fits one run: the secret, its name, its score, its control's, and both scores' CPU seconds."""
-    owner = {"owner": "first"} if name in OWNS else {}
-    train, _ = cn.load(data, rows=ROWS[data], seed=seed, **owner)
+    train, _ = cn.load(data, rows=ROWS[data], seed=seed, owner="first" if name in OWNS else "labels")
     options = {"rounds": rounds, "batch": 256, "seed": seed, "runtime": "loop"}
     found = []
     party = train[1].name

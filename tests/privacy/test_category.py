@@ -10,7 +10,7 @@ import pytest
 from benchmarks.attack_materials import noise_instead, planted_score, result
 from run_materials import breast_cancer
 
-from colonnade.privacy.attacks.category import Category
+from colonnade.privacy.attacks.category import OneCategory
 from colonnade.privacy.material import Material
 
 NAME = "one category"
@@ -49,13 +49,13 @@ def test_the_column_is_the_one_whose_values_are_most_even() -> None:
     columns = np.zeros((100, 3), np.float32)
     columns[:10, 0], columns[:40, 1], columns[:, 2] = 1, 7.5, np.arange(100)
     rows = replace(material(2), truth=columns, categories={0: 2, 1: 2})
-    judged = Category().judged(rows)
+    judged = OneCategory().judged(rows)
     assert judged.truth.tolist() == [1] * 40 + [0] * 60 and judged.classes == 2
-    assert Category().judged(judged) is judged
+    assert OneCategory().judged(judged) is judged
 
 
 def test_what_is_no_category_is_named() -> None:
-    assert "no column is categorical" in Category().unfit(replace(material(2), categories={}))
+    assert "no column is categorical" in OneCategory().unfit(replace(material(2), categories={}))
     columns = np.zeros((100, 1), np.float32)
     columns[0] = 1
-    assert "95%" in Category().unfit(replace(material(2), truth=columns, categories={0: 2}))
+    assert "95%" in OneCategory().unfit(replace(material(2), truth=columns, categories={0: 2}))

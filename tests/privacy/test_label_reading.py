@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.attack_materials import noise_instead, planted_score, result, score
+from benchmarks.attack_materials import materials_of, noise_instead, planted_score, result, score
 from run_materials import breast_cancer, diabetes, digits, three_labels
 
 import colonnade as cn
@@ -37,14 +37,21 @@ def test_all_labels_are_read_from_vfedmh() -> None:
     assert result(NAME, breast_cancer("vfedmh", "first")["error", "labels"])[0] == 1.0
 
 
-@pytest.mark.parametrize("method", ["vimadmm-j", "fdml", "cvfl"])
-def test_all_labels_of_ten_classes_are_read(method: str) -> None:
+def test_all_labels_are_read_from_residuals() -> None:
+    """They are negative gradients, so the greatest entry is the class."""
+    train, _ = cn.load("breast_cancer")
+    made = materials_of(train, cn.GAL(learner="linear"), rounds=2, batch=455)
+    assert result(NAME, made["mean", "labels"])[0] == 1.0
+
+
+@pytest.mark.parametrize("method", [cn.VIMADMMJ(local_steps=2), "fdml", "cvfl"], ids=str)
+def test_all_labels_of_ten_classes_are_read(method: Any) -> None:
     found, control = result(NAME, digits(method)["party 1", "labels"])
     assert found == 1.0 and control < 0.2, "of ten classes the control guesses one"
 
 
 def test_the_compact_goal_of_vimadmm_is_read_by_its_own_heads() -> None:
-    material = digits("vimadmm")["party 1", "labels"]
+    material = digits(cn.VIMADMM(local_steps=2))["party 1", "labels"]
     assert result(NAME, material)[0] == 1.0
 
 
@@ -56,7 +63,7 @@ def test_several_labels_are_read() -> None:
 @pytest.mark.parametrize("method", ["fdml", "vimadmm-j"])
 def test_values_are_read(method: str) -> None:
     found, control = result(NAME, diabetes(method)["half 0", "labels"])
-    assert found > 0.9 and control < 0.1
+    assert found > 0.75 and control < 0.1, "a dual is the error of a prediction, not the value itself"
 
 
 def test_nothing_is_found_in_noise() -> None:

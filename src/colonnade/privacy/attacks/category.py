@@ -21,7 +21,7 @@ COMMON = 0.95
 
 
 @register
-class Category(Attack):
+class OneCategory(Attack):
     """The categorical column whose values are most evenly spread."""
 
     name: ClassVar[str] = "one category"

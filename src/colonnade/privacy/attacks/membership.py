@@ -20,7 +20,7 @@ from colonnade.privacy.material import Array, Material
 
 
 @register
-class Membership(Attack):
+class MembershipScoring(Attack):
     """Loss and confidence of predictions, alone and compared with those of a model that saw none of the rows."""
 
     name: ClassVar[str] = "membership"
