@@ -35,6 +35,7 @@ def main() -> None:
             ["fedoptimus", *seeds],
             ["selection", "--parts", "mnist"],
             ["reading"],
+            ["canaries"],
             ["tables", *seeds],
             ["pictures", "all", "--data", "mnist", "fashion_mnist", "modelnet40_views"],
         ]

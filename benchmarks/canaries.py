@@ -36,7 +36,7 @@ from colonnade.seal.noise import NoiseSource
 from colonnade.wire.party_half import PartyHalf
 
 EPSILONS = 1.0, 2.0, 4.0, 8.0
-SIGMA = {1.0: 40.0, 2.0: 20.0, 4.0: 20.0, 8.0: 10.0}  # so that every epsilon pays for 14 to 61 releases
+SIGMA = {1.0: 40.0, 2.0: 20.0, 4.0: 20.0, 8.0: 10.0}  # so that every epsilon pays for 21 to 74 releases
 LABEL_SEALS: tuple[type[RandomLabels | LaplaceLabels], ...] = RandomLabels, LaplaceLabels
 
 
@@ -133,6 +133,9 @@ def cells(proof: EpsilonProof, began: float) -> list[str]:
     return [f"{proof.granted:g}", f"{proof.proved:.2f}", *counts, f"{time.process_time() - began:.1f}"]
 
 
+PARTS = "labels", "noise", "trainings"
+NOISE_HEADER = ["unit", "epsilon", "sigma", "releases", "granted for those made", "one run", "rows apart", "reach"]
+NOISE_HEADER += ["canaries", "CPU seconds"]
 HEADER = ["granted", "proved", "right guesses", "canaries", "CPU seconds"]
 
 
@@ -151,8 +154,16 @@ def noise_rows(rng: np.random.Generator, work: int) -> Iterator[list[str]]:
             seal, began = Noise(epsilon=epsilon, sigma=SIGMA[epsilon], unit=unit), time.process_time()
             together, apart = noise_proofs(seal, rng, work)
             seconds = f"{time.process_time() - began:.1f}"
-            figures = [f"{epsilon:g}", f"{together.proved:.2f}", f"{apart.proved:.2f}", f"{apart.reach:.2f}"]
-            yield [unit, f"{seal.sigma:g}", str(seal.releases), *figures, f"{apart.canaries:,}", seconds]
+            figures = [f"{apart.granted:.3g}", f"{together.proved:.2f}", f"{apart.proved:.2f}", f"{apart.reach:.2f}"]
+            yield [
+                unit,
+                f"{epsilon:g}",
+                f"{seal.sigma:g}",
+                str(seal.releases),
+                *figures,
+                f"{apart.canaries:,}",
+                seconds,
+            ]
 
 
 def training_rows(seals: Sequence[type[RandomLabels | LaplaceLabels]], rng: np.random.Generator) -> Iterator[list[str]]:
@@ -168,6 +179,7 @@ def training_rows(seals: Sequence[type[RandomLabels | LaplaceLabels]], rng: np.r
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", action="store_true", help="seals that add half the noise they say")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--work", type=int, default=WORK, help="released rows of canaries of a Noise seal")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -175,10 +187,13 @@ def main() -> None:
     seals = (HalfRandomLabels, HalfLaplaceLabels) if options.half else LABEL_SEALS
     source = "colonnade.seal.seal_end.NoiseSource"
     with patch(source, HalfNoise if options.half else NoiseSource):
-        show("Label seals, one call", ["seal", "classes", *HEADER], list(label_rows(seals, rng)))
-        noise = ["unit", "sigma", "releases", "granted", "one run", "rows apart", "reach", "canaries", "CPU seconds"]
-        show("Noise, all releases of a budget", noise, list(noise_rows(rng, options.work)))
-    show("Credit default, one epoch, labels are coins", ["seal", "method", *HEADER], list(training_rows(seals, rng)))
+        if "labels" in options.parts:
+            show("Label seals, one call", ["seal", "classes", *HEADER], list(label_rows(seals, rng)))
+        if "noise" in options.parts:
+            show("Noise", NOISE_HEADER, list(noise_rows(rng, options.work)))
+    if "trainings" in options.parts:
+        rows = list(training_rows(seals, rng))
+        show("Credit default, one epoch, labels are coins", ["seal", "method", *HEADER], rows)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from colonnade.seal.seal_end import SealEnd
 WORK = 4_000_000
 """Released rows: about four CPU-seconds."""
 _LEAST, _MOST = 500, 1_000_000  # canaries
-_MESSAGE = 100  # a message costs as much as so many of its rows
+_MESSAGE = 500  # a message costs as much as so many of its rows
 _TUNING = 2_000  # canaries of another run, at most
 _EACH = 0.975  # confidence of each of the two bounds, so that both hold with 95 %
 _LONG = 8.0  # clips
