@@ -15,7 +15,7 @@ import torch
 import colonnade as cn
 from colonnade.core.schedule import OWNER
 from colonnade.privacy.attack import attacks
-from colonnade.privacy.material import Array, Material, Network, SharedValue, Stream
+from colonnade.privacy.material import Array, Material, OwnNetwork, SharedValue, Stream
 from colonnade.runtime.local_backend import LocalBackend
 from colonnade.runtime.loop import LoopGroup
 from colonnade.wire.view import View
@@ -91,7 +91,7 @@ def materials_of(tables: Sequence[cn.Table], method: Any, **options: Any) -> dic
     return found
 
 
-def network_of(run: cn.Run, party: str) -> Network | None:
+def network_of(run: cn.Run, party: str) -> OwnNetwork | None:
     """The party's trained network and one with fresh weights, of a run whose runtime is "loop"."""
     assert isinstance(run.parties.backend, LocalBackend)
     (group,) = [one for one in run.parties.backend.grouping.groups if run.parties.names.index(party) in one.members]
@@ -109,7 +109,7 @@ def network_of(run: cn.Run, party: str) -> Network | None:
             outputs: torch.Tensor = module(torch.from_numpy(rows).reshape(len(rows), *shape))
         return np.asarray(outputs.flatten(1).numpy())
 
-    return Network(partial(reads, trained), partial(reads, untrained))
+    return OwnNetwork(partial(reads, trained), partial(reads, untrained))
 
 
 def numbers_of(table: cn.Table, rows: Array) -> Array | None:

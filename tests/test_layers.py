@@ -195,6 +195,7 @@ PUBLIC = [
 HOOKS = {
     "Attack": "an attack on a part of a secret says which part it is judged by",
     "Method": "a method replaces what it does otherwise than most",
+    "SplitNetworks": "a method whose parties never learn declares no gradients",
     "SeveralOwners": "what methods of several owners share is a method without a round",
     "Task": "a task replaces what differs from plain outputs",
     "Mine": "a stacked group gives a shared message a party axis",

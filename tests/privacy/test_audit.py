@@ -106,6 +106,7 @@ def test_a_side_of_a_federation_needs_no_run_and_no_other_table(run, tables):
         cn.audit(None, [own.take(np.arange(50))], view=replace(run.view, side="owner"))
 
 
+@pytest.mark.slow
 def test_independent_noise_is_no_finding(run, tables):
     rng = np.random.default_rng(0)
 

@@ -26,7 +26,7 @@ def audited(data, name, number):
 
 @pytest.mark.parametrize(
     ("data", "name", "number"),
-    [case if case in FEW else pytest.param(*case, marks=pytest.mark.long) for case in CASES],
+    [pytest.param(*case, marks=pytest.mark.slow if case in FEW else pytest.mark.long) for case in CASES],
 )
 def test_no_leak_is_undeclared(data, name, number):
     found = audited(data, name, number)

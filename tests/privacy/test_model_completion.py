@@ -10,7 +10,7 @@ from benchmarks.attack_materials import materials_of, result, score
 
 import colonnade as cn
 from colonnade.privacy.attacks.model_completion import ModelCompletion
-from colonnade.privacy.material import Array, Material, Network
+from colonnade.privacy.material import Array, Material, OwnNetwork
 
 NAME = "model completion"
 
@@ -31,7 +31,7 @@ def test_a_trained_network_tells_little_more_than_labels_alone(material: Materia
 
 def test_an_untrained_network_in_the_place_of_the_trained_one_tells_nothing_more(material: Material) -> None:
     assert material.network is not None
-    fresh = Network(material.network.untrained, material.network.untrained)
+    fresh = OwnNetwork(material.network.untrained, material.network.untrained)
     found, control = result(NAME, replace(material, network=fresh))
     assert found == control
 
@@ -42,7 +42,7 @@ def test_a_network_of_noise_tells_nothing_more(material: Material) -> None:
     def noise(rows: Array) -> Array:
         return np.random.default_rng(0).standard_normal((len(rows), 20))
 
-    found, control = result(NAME, replace(material, network=Network(noise, material.network.untrained)))
+    found, control = result(NAME, replace(material, network=OwnNetwork(noise, material.network.untrained)))
     assert found == control
 
 

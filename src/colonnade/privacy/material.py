@@ -43,7 +43,7 @@ class Stream(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Network:
+class OwnNetwork:
     """A network whose weights the adversary has, as a function of the rows of the sample [n, ...] to [n, width]."""
 
     trained: Callable[[Array], Array]
@@ -79,7 +79,7 @@ class Material:
     """The labels, where the adversary is the owner and the secret is a party's columns, or of "membership"."""
     reference: Array | None = None
     """Of "membership": what a model that was trained on none of these rows says about them [n, outputs]."""
-    network: Network | None = None
+    network: OwnNetwork | None = None
     """The adversary's own part of the model on its own columns, if it has one."""
     categories: Mapping[int, int] = field(default_factory=dict)
     """Columns of ``truth`` that are categorical (or two-valued), with the number of their values."""

@@ -10,13 +10,13 @@ from colonnade.core.column_scale import evened
 from colonnade.core.randomness import Randomness
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
-from colonnade.privacy.material import Array, Network
+from colonnade.privacy.material import Array, OwnNetwork
 from colonnade.run.training import Run
 from colonnade.runtime.build import Build, build_parts
 from colonnade.runtime.loop import LoopGroup
 
 
-def own_network(run: Run | None, party: str, table: Table | None) -> Network | None:
+def own_network(run: Run | None, party: str, table: Table | None) -> OwnNetwork | None:
     """A party's network, if the run, its table and such a network are here."""
     if run is None or table is None or party not in run.parties.names:
         return None
@@ -26,7 +26,7 @@ def own_network(run: Run | None, party: str, table: Table | None) -> Network | N
     if "net" not in trained.loop_nets or not any(key.startswith("net/weights") for key in state):
         return None
     trained.load({number: state})
-    return Network(_ColumnsNet(trained, table), _ColumnsNet(untrained, table))
+    return OwnNetwork(_ColumnsNet(trained, table), _ColumnsNet(untrained, table))
 
 
 def _group(run: Run, number: int, table: Table, *, fresh: bool) -> LoopGroup:

@@ -38,7 +38,9 @@ def read_summary(run_folder: str | Path) -> dict[str, Any]:
     try:
         summary = {key: facts[key] for key in _FACTS} | {key: facts.get(key, plain) for key, plain in _LATER.items()}
         parties = [name for name, _, shape in facts["description"]["tables"] if shape]
-        summary |= {"parties": parties, "name": folder.resolve().name, "audit": read_audit(folder)}
+        summary |= {"parties": parties, "name": folder.resolve().name}
+        audit = read_audit(folder)
+        summary |= {"audit": audit} if audit else {}
         RunView(summary).check()
     except (KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(

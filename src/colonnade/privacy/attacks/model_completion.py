@@ -23,7 +23,7 @@ from colonnade.privacy.attacks.small_models import (
     lacks_known,
     logistic,
 )
-from colonnade.privacy.material import Array, Material, Network
+from colonnade.privacy.material import Array, Material, OwnNetwork
 
 
 @register
@@ -64,7 +64,7 @@ class ModelCompletion(Attack):
         targets = label_targets(material)
         separate = embeddings_of(targets + 0.1 * rng.standard_normal(targets.shape), rng)(1, width)[0]
         noise = rng.standard_normal(material.own.shape).astype(np.float32)
-        return replace(material, own=noise, network=Network(lambda rows: separate, material.network.untrained))
+        return replace(material, own=noise, network=OwnNetwork(lambda rows: separate, material.network.untrained))
 
     def _guesses(self, material: Material, features: list[Array]) -> Iterator[Array]:
         rows = first_of_each_class(material, self.rows_known)
