@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pages import DOCS
-
 from colonnade.privacy.attack_table import attack_table
 from colonnade.privacy.audit import BUDGET
 from colonnade.privacy.row_sets import LEAST_OF_A_CLASS, LEAST_ROWS
 from colonnade.privacy.verdict import WORDS
+from pages import DOCS
 
 PAGE = (DOCS / "audit.md").read_text()
 
