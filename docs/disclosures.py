@@ -18,7 +18,7 @@ METHODS = Path(__file__).parent / "methods"
 README = Path(__file__).parents[1] / "README.md"
 BEGINS = "<!-- made by docs/disclosures.py -->"
 ENDS = "<!-- end -->"
-HEAD = ("message", "step", "to", "shows of", "level", "of two classes", "lowered by", "why")
+HEAD = ("message", "step", "to", "shows of", "level", "given", "lowered by", "why")
 Row = tuple[str, ...]
 
 
@@ -41,8 +41,8 @@ def _row(method: cn.Method, one: Disclosure) -> Row:
     seals = ", ".join(f"`{kind}`" for kind in one.stopped_by) or "nothing"
     step = f"`{one.step}`"
     level = f"**{one.level}**" if one.level == "read" else one.level
-    two = f"**{one.at(2)}**" if one.at(2) == "read" else one.at(2)
-    return values(method, one), step, to, one.secret, level, two if one.secret == "labels" else "", seals, one.note
+    level += f", of two classes **{one.two_classes}**" if one.two_classes else ""
+    return values(method, one), step, to, one.secret, level, one.given or "nothing", seals, one.note
 
 
 def _with_options(cls: type[cn.Method], row: Row, methods: list[cn.Method]) -> Row:

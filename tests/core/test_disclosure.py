@@ -43,11 +43,17 @@ def test_the_words_follow_options() -> None:
     assert worst_label_word(cn.OneShot) == "shown" and worst_label_word(cn.SplitNN) == "inferable"
 
 
-def test_gradients_of_embeddings_show_two_classes_and_leak_more() -> None:
-    assert declared(cn.SplitNN(), "labels", classes=2) == "read"
-    assert declared(cn.SplitNN(), "labels", classes=10) == "leaks"
-    assert declared(cn.SplitNN(), "labels") == "read", "the worst, if nobody says how many classes there are"
-    assert declared(cn.SplitNN(), "labels", classes=0) == "leaks", "values"
+def test_two_classes_may_be_worse_than_more() -> None:
+    one = cn.Disclosure("follow", "down", "labels", "leaks", two_classes="read")
+    assert (one.at(2), one.at(10), one.at(0)) == ("read", "leaks", "leaks")
+    assert one.at() == "read", "the worst, if nobody says how many classes there are"
+
+
+def test_gradients_of_embeddings_are_read_by_whoever_knows_a_label_of_each_class() -> None:
+    assert declared(cn.SplitNN(), "labels", classes=2) == declared(cn.SplitNN(), "labels", classes=10) == "read"
+    assert [one.given.split()[0] for one in cn.SplitNN().disclosures or () if one.secret == "labels"] == ["one"]
+    assert cn.SplitNN().tells_labels == "inferable", "only what can be read with nothing given is shown"
+    assert cn.SplitNN(party_rounds=0).tells_labels == "unsent"
 
 
 @pytest.mark.parametrize("seal", ["random-labels", "laplace-labels"])
@@ -71,7 +77,7 @@ def test_blinding_does_not_lower_sums_of_embeddings_and_noise_does() -> None:
 
 
 def test_levels_can_be_asked_of_one_step_and_one_way() -> None:
-    assert declared(cn.APFed(), "columns", step="assist", way="up") == "leaks"
+    assert declared(cn.APFed(), "columns", step="assist", way="up") == "read"
     assert declared(cn.APFed(), "columns", step="assist", way="down") == "read"
     assert declared(cn.APFed(), "columns", step="assist") == "read"
     assert declared(cn.SplitNN(), "labels", step="embed") == "nothing known"

@@ -440,7 +440,7 @@ def test_a_file_of_terms_that_holds_none(sides: Sides, text: str | None) -> None
 def test_what_becomes_of_labels_is_accepted_by_name(sides: Sides) -> None:
     for method, found, can in (
         ("vimadmm", "shown", "can read the labels of the rows (read)"),
-        ("splitnn", "inferable", "can infer a good part of the labels of the rows (leaks), of two classes nearly all"),
+        ("splitnn", "inferable", "can read the labels of the rows (read), given one known label of each class"),
     ):
         said = sentence(ManifestError, lambda method=method: terms_of(sides.owner_file(method, federation="")))  # type: ignore[misc]
         assert f"{method} sends values from which every party {can}" in said and said.count(". ") == 0

@@ -10,6 +10,7 @@ from colonnade.runtime.disclosure_words import (
     classes_of,
     in_a_cell,
     in_short,
+    sentence,
     sentences,
 )
 
@@ -26,13 +27,21 @@ def test_every_declaration_is_one_sentence(method: cn.Method) -> None:
         assert all(line.endswith(".") and line.count(". ") == 0 and "{" not in line for line in said)
 
 
-def test_gradients_of_two_classes_and_of_more() -> None:
-    def about(classes: int | None) -> str:
-        return sentences(cn.SplitNN(), Situation(classes))[1]
+def test_what_must_be_known_for_a_level_is_said_where_it_is_not_lowered() -> None:
+    def about(*seals: str) -> str:
+        return sentences(cn.SplitNN(), Situation(10, seals))[1]
 
-    assert about(2).startswith("Every party can read the labels of the rows (read) from gradients in step 'follow':")
-    assert about(10).startswith("Every party can infer a good part of the labels of the rows (leaks) from gradients")
-    assert "(leaks), of two classes nearly all of them (read), from gradients" in about(None)
+    read = "Every party can read the labels of the rows (read) from gradients in step 'follow', given one known label"
+    assert about().startswith(read) and about("bits").startswith(read)
+    assert "given" not in about("random-labels")
+
+
+def test_gradients_of_two_classes_and_of_more() -> None:
+    message = cn.Disclosure("follow", "down", "labels", "leaks", two_classes="read")
+    said = [sentence(message, Situation(classes), "gradients") for classes in (2, 10, None)]
+    assert said[0].startswith("Every party can read the labels of the rows (read) from gradients in step 'follow'")
+    assert said[1].startswith("Every party can infer a good part of the labels of the rows (leaks) from gradients")
+    assert "(leaks), of two classes nearly all of them (read), from gradients" in said[2]
 
 
 def test_a_seal_is_named_if_it_lowers_a_level_and_those_that_would_if_none_does() -> None:
@@ -71,7 +80,7 @@ def test_in_short_is_the_worst_of_all_messages() -> None:
         "A curious party can read the labels of the rows (read). "
         "Whoever receives most can rebuild a part of another side's columns (leaks)."
     )
-    assert "(leaks)" in in_short(cn.SplitNN(), Situation(10)).split(". ")[0]
+    assert "(leaks)" in in_short(cn.APFed(), Situation(10)).split(". ")[0]
 
 
 def test_how_many_classes_there_are() -> None:

@@ -33,8 +33,9 @@ class Disclosure:
     """What one message shows of one secret.
 
     ``step`` is the party step (or owner step) that reads or replies with the message, ``way`` is "down" from an owner
-    or "up" to one. ``two_classes`` is the level with two classes, where that is worse than with more. ``stopped_by``
-    are the kinds of seals that lower "read" to "leaks"; none has been shown to bring a leak to nothing.
+    or "up" to one. ``two_classes`` is the level with two classes, where that is worse than with more. ``given`` is what
+    the reader must know beside the messages for that level, such as a few labels; empty if it is nothing.
+    ``stopped_by`` are the kinds of seals that lower "read" to "leaks"; none has been shown to bring a leak to nothing.
     """
 
     step: str
@@ -42,6 +43,7 @@ class Disclosure:
     secret: str
     level: str
     two_classes: str = ""
+    given: str = ""
     note: str = ""
     stopped_by: tuple[str, ...] = ()
 
@@ -58,8 +60,8 @@ class Disclosure:
     def at(self, classes: int | None = None, seals: Iterable[str] = ()) -> str:
         """The level with so many classes, the worst if None, under seals of these kinds.
 
-        >>> gradient = Disclosure("follow", "down", "labels", "leaks", two_classes="read", stopped_by=LABEL_SEALS)
-        >>> gradient.at(10), gradient.at(2), gradient.at(2, ["random-labels"]), gradient.at(2, ["bits"])
+        >>> message = Disclosure("follow", "down", "labels", "leaks", two_classes="read", stopped_by=LABEL_SEALS)
+        >>> message.at(10), message.at(2), message.at(2, ["random-labels"]), message.at(2, ["bits"])
         ('leaks', 'read', 'leaks', 'read')
         """
         level = self.two_classes or self.level if classes in (2, None) else self.level
@@ -100,13 +102,14 @@ def declared(
 def label_word(method: Method) -> str:
     """What parties can tell of labels with the method's present options, in one of :data:`WORDS`.
 
-    "shown" is what can be read whatever the number of classes; a method that declares nothing shows everything.
+    "shown" is what can be read by whoever knows nothing else; a method that declares nothing shows everything.
     """
     if method.disclosures is None:
         return "shown"
     at_parties = method.steps()
-    levels = {one.level for one in method.disclosures if _tells_a_party(one) and one.step in at_parties}
-    return "unsent" if not levels else "shown" if "read" in levels else "inferable"
+    told = [one for one in method.disclosures if _tells_a_party(one) and one.step in at_parties]
+    plainly = any(one.level == "read" and not one.given for one in told)
+    return "unsent" if not told else "shown" if plainly else "inferable"
 
 
 def declares_labels(method: Method) -> bool:

@@ -6,20 +6,23 @@ from colonnade.core.disclosure import LABEL_SEALS, Disclosure
 
 Told = tuple[Disclosure, ...]
 
-_EMBEDDINGS = "a decoder trained on 200 known rows rebuilds columns, the better the wider the embedding"
-_LOGITS = "a decoder trained on 200 known rows rebuilds part of the columns"
+_KNOWN_ROWS = "200 known rows"
+_EMBEDDINGS = "a decoder that is trained on them rebuilds columns, the better the wider the embedding"
+_LOGITS = "a decoder that is trained on them rebuilds part of the columns"
 _NUMBERS = "they are linear in the columns, or made to rebuild them"
 
 
 def of_embeddings(step: str, way: str = "up") -> Disclosure:
     """What embeddings of rows show of the columns behind them; their sum over parties shows as much."""
-    return Disclosure(step, way, "columns", "read", note=_EMBEDDINGS, stopped_by=("noise",) if way == "up" else ())
+    seals = ("noise",) if way == "up" else ()
+    return Disclosure(step, way, "columns", "read", given=_KNOWN_ROWS, note=_EMBEDDINGS, stopped_by=seals)
 
 
 def of_gradients(step: str) -> Disclosure:
     """What gradients of embeddings show of labels."""
+    given = "one known label of each class, and of two classes none"
     note = "gradients of rows of one class point the same way"
-    return Disclosure(step, "down", "labels", "leaks", two_classes="read", note=note, stopped_by=LABEL_SEALS)
+    return Disclosure(step, "down", "labels", "read", given=given, note=note, stopped_by=LABEL_SEALS)
 
 
 def of_labels(step: str, note: str = "it is the probabilities less the label") -> Disclosure:
@@ -35,18 +38,20 @@ def of_training(step: str) -> Disclosure:
 
 def of_logits(step: str, *stopped_by: str) -> Disclosure:
     """What logits of rows show of the columns behind them."""
-    return Disclosure(step, "up", "columns", "leaks", note=_LOGITS, stopped_by=("noise", *stopped_by))
+    return Disclosure(
+        step, "up", "columns", "leaks", given=_KNOWN_ROWS, note=_LOGITS, stopped_by=("noise", *stopped_by)
+    )
 
 
 def of_numbers(step: str) -> Disclosure:
     """What main directions, and the like, show of columns."""
-    return Disclosure(step, "up", "columns", "read", note=_NUMBERS, stopped_by=("noise",))
+    return Disclosure(step, "up", "columns", "read", given=_KNOWN_ROWS, note=_NUMBERS, stopped_by=("noise",))
 
 
 def of_slopes(step: str) -> Disclosure:
     """What a party's gradients of somebody else's embedding show of its columns."""
     note = "how an embedding should change depends on the party's columns"
-    return Disclosure(step, "up", "columns", "leaks", note=note, stopped_by=("noise", "blind"))
+    return Disclosure(step, "up", "columns", "read", given=_KNOWN_ROWS, note=note, stopped_by=("noise", "blind"))
 
 
 def of_others(step: str) -> Disclosure:

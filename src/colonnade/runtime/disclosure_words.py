@@ -81,7 +81,14 @@ def sentence(one: Disclosure, about: Situation, message: str = "", who: str = ""
     """What one message shows."""
     who = who or (about.owner if one.way == "up" else "Every party")
     place = f" from {message} in step '{one.step}'" if message else ""
-    return f"{who} {_what(one, about)}{place}{': ' if one.note else ''}{one.note}{_seals(one, about)}."
+    return (
+        f"{who} {_what(one, about)}{place}{_given(one, about)}{': ' if one.note else ''}{one.note}{_seals(one, about)}."
+    )
+
+
+def _given(one: Disclosure, about: Situation) -> str:
+    """What the reader must know beside the messages, where the level is not lowered."""
+    return f", given {one.given}" if one.given and not _stopping(one, about) else ""
 
 
 def _what(one: Disclosure, about: Situation) -> str:
@@ -149,15 +156,15 @@ def about_labels(method: Method) -> str:
         return f"can read labels, for all that is known: what they show is {UNDECLARED}"
     told = [one for one in method.disclosures if (one.secret, one.way) == ("labels", "down")]
     worst = max(told, key=lambda one: (LEVELS.index(one.level), LEVELS.index(one.at(2))))
-    return _what(worst, Situation()).rstrip(",")
+    return _what(worst, Situation()).rstrip(",") + _given(worst, Situation())
 
 
 def in_a_cell(cls: type[Method], secret: str) -> str:
     """The worst level of a secret with many and with two classes, whatever the options, as a cell of a table.
 
     >>> from colonnade.core.method import methods
-    >>> in_a_cell(methods()["splitnn"], "labels"), in_a_cell(methods()["fedbcd"], "labels")
-    ('leaks (two classes: read)', 'read')
+    >>> in_a_cell(methods()["splitnn"], "labels"), in_a_cell(methods()["apfed"], "labels")
+    ('read', 'leaks')
     """
     many, two = (_worst_level(cls, secret, classes) for classes in (0, 2))
     return many if many == two else f"{many} (two classes: {two})"
