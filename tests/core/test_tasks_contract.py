@@ -170,5 +170,5 @@ def test_weights_of_one_are_no_weights(method: Method) -> None:
 @pytest.mark.parametrize("seal", [cn.RandomLabels(), cn.LaplaceLabels()], ids=lambda seal: seal.kind)
 @pytest.mark.parametrize("task", ["values", "several", "weighted"])
 def test_label_seals_protect_plain_classes_only(seal: Any, task: str) -> None:
-    with pytest.raises(SealError, match=r"leave one of them out"):
+    with pytest.raises(SealError, match=r"leave (it|one of them) out"):
         train(cn.FDML(), task, seal=seal)

@@ -207,7 +207,7 @@ def test_models_by_name() -> None:
             make_model,
             "transformer",
             {},
-            "unknown model 'transformer'; known: apfed-cnn, cnn, lenet, mlp, pretrained, resnet, small-cnn",
+            "unknown model 'transformer'; known: apfed-cnn, bottleneck, cnn, lenet, mlp, pretrained, resnet, small-cnn",
         ),
         (make_model, "mlp", {"hiden": [3]}, "model mlp takes hidden, but hiden came"),
         (make_model, "cnn", {"hidden": [3]}, "model cnn takes channels, upsample, but hidden came"),

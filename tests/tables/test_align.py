@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 import colonnade as cn
 from colonnade.errors import ConfigError, PrivacyError, TableError
 from colonnade.runtime import local_backend
+from colonnade.tables.align import align_messages, box, curve
 from colonnade.tables.align import align_terms as agreed
-from colonnade.tables.align import alignment_owner as ring
 from colonnade.tables.align import alignment_party as peer
-from colonnade.tables.align import box, curve
 from colonnade.tables.align.align_sheets import who_learns
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.align.plain_ids import hashes
@@ -97,7 +96,7 @@ def test_without_gmpy2_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -
 
 def test_large_sets_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = cn.align(brought := people(3, common=8, own=3))
-    for module in (ring, peer):
+    for module in (align_messages, peer):
         monkeypatch.setattr(module, "CHUNK", 4)
     heard: list[tuple[int, int]] = []
     alignment = cn.align(brought, on_progress=lambda done, in_all: heard.append((done, in_all)))

@@ -31,6 +31,11 @@ def permutation(count: int, *seed: object) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(derive_seed(*seed)))
 
 
+def sampling_order(table: str, rows: int) -> Tensor:
+    """All rows of a table in the order in which a witness samples them: the same at every side, and no secret."""
+    return permutation(rows, "witness", table)
+
+
 @dataclass(frozen=True)
 class Schedule:
     """Rows of every round, and which rows are held out for validation.

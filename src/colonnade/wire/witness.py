@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.options import whole
-from colonnade.core.schedule import Schedule, SharedSchedule, Turn, permutation
+from colonnade.core.schedule import Schedule, SharedSchedule, Turn, sampling_order
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.wire.recorded_epochs import RecordedEpochs
 from colonnade.wire.view import EVERYBODY, Line, Seen, View, size_of
@@ -181,7 +181,7 @@ class Witness:
         """The sample as a mask: of rows that are trained on, or of all rows of a table that is asked about."""
         table, training = key
         mask = torch.zeros(rows, dtype=torch.bool)
-        mask[self._order if training else drawn(table, rows)[: self._most_asked >> self._halvings]] = True
+        mask[self._order if training else sampling_order(table, rows)[: self._most_asked >> self._halvings]] = True
         return mask
 
     def _split(self, fields: Fields, sampled: Sampled) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -348,17 +348,12 @@ class Witness:
             )
 
 
-def drawn(table: str, rows: int) -> Tensor:
-    """All rows of a table in the order in which they are sampled, the same at every side."""
-    return permutation(rows, "witness", table)
-
-
 def witness_of(rows: int, schedule: Schedule | SharedSchedule, how: Recording | None = None) -> Witness:
     """A witness of a training on so many rows, which samples some of those that are not held out."""
     how = how or Recording()
     held_out = torch.zeros(rows, dtype=torch.bool)
     held_out[schedule.valid_rows] = True
-    order = drawn(TRAIN, rows)
+    order = sampling_order(TRAIN, rows)
     return Witness(order[~held_out[order]][: how.rows], RecordedEpochs(schedule.rounds_per_epoch), how)
 
 
