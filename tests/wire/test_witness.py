@@ -241,9 +241,9 @@ def test_a_sample_has_no_row_that_is_held_out() -> None:
 # what a lying owner could do to a party's witness
 
 
-def note(witness: Witness, round: int, rows: Tensor, purpose: str = "train") -> None:
+def note(witness: Witness, number: int, rows: Tensor, purpose: str = "train") -> None:
     fields = {"h": torch.ones(len(rows), 1)}
-    turn = Turn(round, rows, "train", purpose)
+    turn = Turn(number, rows, "train", purpose)
     witness.note(fields, Transfer("embed", "bank", ["owner"], turn, Placed(1000, 1)))
 
 
@@ -252,8 +252,8 @@ def test_a_message_of_an_epoch_that_was_left_out_breaks_nothing(purpose: str) ->
     made = pretended()
     before = epochs_in(made.run(0, 1000))
     assert 9 not in before and 8 in before
-    for round in (81, 95):
-        note(made.witness, round, torch.arange(100), purpose)
+    for number in (81, 95):
+        note(made.witness, number, torch.arange(100), purpose)
     assert epochs_in(made.witness.view()) == before
     assert [one.round for one in made.witness.view().seen].count(81) == 2, "one of an epoch that is kept is noted"
 

@@ -171,6 +171,8 @@ def _is_as_it_travelled(one: Seen, message: PacketMessage, agreed: Agreed) -> bo
     for name, (value, rows_of_it) in [*about.items(), *beside.items()]:
         read = _read(name, message.wire, codec)
         if read is not None:
+            if rows_of_it is not None and read.shape[:1] != (len(rows),):
+                return False
             values = read.numpy() if rows_of_it is None else read.numpy()[rows_of_it]
             if not np.array_equal(values.astype(value.dtype), value):
                 return False
