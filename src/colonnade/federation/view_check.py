@@ -116,7 +116,14 @@ def _agreed_in(folder: Path) -> Agreed:
         how, rows = Settings(**plan["settings"]), int(plan["tables"][0][1])
         seals = seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]])
         return Agreed(schedule_of(how, rows, several_owners=method.several_owners), seals)
-    except (KeyError, TypeError, ValueError, IndexError, ColonnadeError):
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        RuntimeError,
+        ColonnadeError,
+    ):  # torch has no room for its rows
         raise CheckpointError(f"{folder} has no plan that says which rows its messages are about.") from None
 
 
