@@ -187,6 +187,7 @@ def test_of_many_epochs_some_between_are_kept() -> None:
     view = pretended().run(0, 1000)
     assert epochs_in(view) == [0, 1, *range(4, 97, 4), 98, 99]
     assert view.left_out == ["of the epochs between the first two and the last two, only every 4th was kept"]
+    assert "only every 2nd was kept" in pretended().run(0, 400).left_out[0]
 
 
 def test_what_does_not_fit_is_left_out_evenly_and_said() -> None:

@@ -311,7 +311,8 @@ class Witness:
         left, ends = [], "the first and the last" if self.rule.edge == 1 else "the first two and the last two"
         left += [f"nothing was recorded in rounds {first} to {after - 1}" for first, after in self._gaps]
         if self.rule.stride > 1:
-            left.append(f"of the epochs between {ends}, only every {self.rule.stride}th was kept")
+            end = "nd" if self.rule.stride % 10 == 2 else "th"  # it is a power of two
+            left.append(f"of the epochs between {ends}, only every {self.rule.stride}{end} was kept")
         if self._is_sparse:
             left.append("values of no row were kept in the first round of an epoch only")
         if self._halvings:
