@@ -556,6 +556,24 @@ def test_a_file_that_is_not_there_is_missed(parts, gone, why):
     assert not found.whole and re.search(why, found.why)
 
 
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 2), (1, -1)])
+def test_files_that_were_swapped_are_found(parts, first, second):
+    assert verify(parts, ME.public).whole
+    one, other = files_of(parts)[first], files_of(parts)[second]
+    raw = one.read_bytes(), other.read_bytes()
+    one.write_bytes(raw[1])
+    other.write_bytes(raw[0])
+    found = verify(parts, ME.public)
+    assert not found.whole and re.search("does not follow the line before|earlier file of this log", found.why)
+
+
+def test_a_file_that_is_there_twice_is_found(parts):
+    """Under a number that follows all others."""
+    aside = files_of(parts)[-2]
+    parts.with_name("audit.jsonl.99").write_bytes(aside.read_bytes())
+    assert "does not follow the line before" in verify(parts, ME.public).why
+
+
 def test_an_edit_in_a_file_that_was_put_aside_is_found(parts):
     second = files_of(parts)[1]
     second.write_bytes(second.read_bytes().replace(b'"size":4', b'"size":5', 1))

@@ -207,7 +207,10 @@ def test_an_address_that_is_none(sides: Sides, address: str) -> None:
     assert "listen in [federation]: " in sentence(ConfigError, lambda: read_owner_file(job))
 
 
-@pytest.mark.parametrize("line", ["epsilon = -1", "epsilon = 0.0", "epsilon = nan", "epsilon = inf", "delta = 2.0"])
+LIMITS = ["epsilon = -1", "epsilon = 0.0", "epsilon = nan", "epsilon = inf", "delta = 2.0", "width_per_column = nan"]
+
+
+@pytest.mark.parametrize("line", LIMITS)
 def test_a_budget_that_is_none(sides: Sides, line: str) -> None:
     sides.write_parties(line)
     path = sides.folder / "shop" / "party.toml"

@@ -256,6 +256,16 @@ def test_a_damaged_packet_is_refused(place: Path) -> None:
         check_view(place)
 
 
+@pytest.mark.parametrize("rows", [1 << 60, -5, "many", None])
+def test_a_plan_of_rows_that_there_cannot_be_is_refused(place: Path, rows: Any) -> None:
+    check_view(place)
+    plan = json.loads((place / "plan.json").read_text())
+    plan["tables"][0][1] = rows
+    (place / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(CheckpointError, match="no plan"):
+        check_view(place)
+
+
 def test_a_log_that_was_altered_is_refused(place: Path) -> None:
     log = place / "audit.jsonl"
     log.write_text(log.read_text().replace('"kind":"embed"', '"kind":"follow"', 1))

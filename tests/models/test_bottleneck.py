@@ -12,6 +12,7 @@ from sklearn.linear_model import RidgeCV
 from torch import Tensor, nn
 
 import colonnade as cn
+from colonnade.core.randomness import Randomness
 from colonnade.errors import ConfigError
 from colonnade.models.bottleneck import FIRST, DrawnEmbedding
 from colonnade.wire.owner_half import OwnerHalf
@@ -43,6 +44,25 @@ def test_the_penalty_is_the_mean_divergence() -> None:
 def test_embeddings_are_drawn_anew_also_in_predictions() -> None:
     net = cn.Bottleneck((8,))((6,), 4).eval()
     assert not torch.equal(net(torch.ones(3, 6)), net(torch.ones(3, 6)))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_other_rows_that_are_asked_about_have_other_noise(training: bool) -> None:
+    """After one round a party's randomness is the same for all tables: a difference of messages must keep the noise.
+
+    In training a round has one batch, so the noise need not follow from the rows; that is the control.
+    """
+    net, party = cn.Bottleneck((8,))((6,), 4).train(training), Randomness(0, bytes(32))
+    rows = torch.randn(2, 5, 6)
+    noise = []
+    for batch in (rows[0], rows[0], rows[1]):
+        mean, spread = nn.Sequential(*list(net.children())[:-1])(batch).chunk(2, dim=-1)
+        with party.drawing("predict", 7, "embed"):
+            noise.append((net(batch) - mean) / torch.exp((spread + FIRST) / 2))
+    torch.testing.assert_close(noise[0], noise[1])
+    same = (noise[0] - noise[2]).abs().max() < 1e-3
+    assert bool(same) == training
+    assert 0.2 < float(noise[2].detach().std()) < 3
 
 
 def test_a_strong_penalty_leaves_noise_only() -> None:

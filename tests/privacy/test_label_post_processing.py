@@ -43,13 +43,13 @@ def tables(method: Method, seed: int) -> list[cn.Table]:
 
 
 @contextmanager
-def recording() -> Iterator[list[tuple[str, str, int, dict[str, Tensor]]]]:
-    """All that parties hear in training."""
+def recording(*, training_only: bool = True) -> Iterator[list[tuple[str, str, int, dict[str, Tensor]]]]:
+    """All that parties hear, in training or ever."""
     heard: list[tuple[str, str, int, dict[str, Tensor]]] = []
     hear = PartyHalf.hear
 
     def noted(half: PartyHalf, wire: Any, kind: Any, form: Any, step: str, turn: Turn, check: Any = None) -> Any:
-        if turn.training:
+        if turn.training or not training_only:
             heard.append((half.name, step, turn.round, {name: value.clone() for name, value in wire.items()}))
         return hear(half, wire, kind, form, step, turn, check)
 
@@ -87,6 +87,27 @@ def test_parties_are_told_nothing_but_what_follows_from_noisy_labels(
     one, other = (told(method, seed, cn.RandomLabels(1.0)) for seed in (1, 2))
     assert one or name == "local", "parties are told something, so there is something to compare"
     assert not differ(one, other)
+
+
+@pytest.mark.parametrize("party_rounds", [0, 2, 4])
+def test_true_labels_of_rounds_in_which_no_party_learns_stay_at_home(
+    party_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in what is asked to evaluate and to predict."""
+    monkeypatch.setattr(cn.RandomLabels, "protect", SameLabels.protect)
+    heard, tops = [], []
+    for seed in (1, 2):
+        method = cn.SplitNN(party_rounds=party_rounds)
+        with recording(training_only=False) as messages:
+            own = tables(method, seed)
+            how = {"rounds": ROUNDS, "batch": 16, "seed": 3, "evaluate_every": 2, "test": own}
+            run = cn.train(own, method, seal=cn.RandomLabels(1.0), runtime="bytes", **how)
+            run.predict(own)
+        heard.append(messages)
+        tops.append(torch.cat([value.flatten() for value in run.model.states()["owner"].values()]).double())
+    assert not differ(*heard)
+    assert all(number < party_rounds for _, _, number, _ in heard[0])
+    assert not torch.equal(*tops), "the top net learns from true labels"
 
 
 @pytest.mark.parametrize("method", [cn.FDML(), cn.VAFL(), cn.APFed()], ids=lambda method: method.name)

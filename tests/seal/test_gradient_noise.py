@@ -153,6 +153,24 @@ def test_odd_batches(seal: GradientSeal) -> None:
         seal.disguise(zeros, torch.tensor([0, 1]), normal())
 
 
+def test_a_row_of_zeros_beside_a_long_one_stays_one() -> None:
+    gradients = torch.zeros(3, 2)
+    for length in (1.0, 2e4, 1e19):
+        gradients[0, 0] = length
+        noisy = cn.MaxNorm().disguise(gradients, torch.tensor([0, 1, 1]), normal())
+        assert torch.equal(noisy, gradients), "zeros have no direction, and the longest needs no noise"
+
+
+def test_noise_that_no_message_can_hold_is_refused() -> None:
+    """A party that drives gradients to the end of float32 gets no values of a broken message to read."""
+    gradients = torch.zeros(40, 2)
+    gradients[:20, 0] = 1e38
+    classes = (torch.arange(40) < 20).long()
+    assert cn.ClassNoise().disguise(gradients * 1e-3, classes, normal()).isfinite().all()
+    with pytest.raises(SealError, match=r"class-noise: the noise for gradients up to 1e\+38 is not finite; lower"):
+        cn.ClassNoise(1e6).disguise(gradients, classes, normal())
+
+
 # at the channel
 
 

@@ -13,7 +13,8 @@ import pytest
 import colonnade as cn
 import views
 from colonnade.errors import CheckpointError
-from colonnade.store.view_files import read_view
+from colonnade.store.view_files import ViewFolder, ViewIndex, read_view
+from colonnade.wire.view import Seen, View
 
 
 def tables(rows: int = 60, shift: int = 0) -> list[cn.Table]:
@@ -132,6 +133,10 @@ def test_an_altered_index_is_refused(copy: Path) -> None:
         lambda index: index["files"][0].update(file="../../../etc/passwd"),
         lambda index: index["files"][0].update(bytes=1 << 40),
         lambda index: index.pop("facts"),
+        lambda index: index["facts"].update(stride=0),
+        lambda index: index["facts"].update(per_epoch=0),
+        lambda index: index["facts"].update(gaps=[[1]]),
+        lambda index: index.update(sample=[1 << 63]),
     ],
 )
 def test_an_index_that_describes_no_view_is_refused(copy: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -149,3 +154,16 @@ def test_a_damaged_epoch_is_refused(copy: Path, change: Callable[[bytes], bytes]
         read_view(copy)
     with pytest.raises(CheckpointError, match="is damaged"):
         cn.resume(copy, tables(), epochs=6)
+
+
+@pytest.mark.parametrize("rows", [np.array([-1, 0]), np.array([0.0, 1.0]), np.array([[0, 1]]), np.array([0, 1, 2])])
+def test_values_of_rows_that_there_cannot_be_are_refused(tmp_path: Path, rows: np.ndarray) -> None:
+    """Somebody else's view, whose hashes are right: it would be read with the numbers of its rows."""
+    for place, its in (("right", np.array([0, 1])), ("wrong", rows)):
+        seen = Seen("train", "embed", "shop", "owner", 0, False, "train", its, {"h": np.ones((2, 3))}, {})
+        facts = {"per_epoch": 4, "stride": 1, "edge": 2, "halvings": 0, "sparse": False, "stopped": None, "gaps": []}
+        view = View("owner", np.array([0, 1]), [seen])
+        ViewFolder(tmp_path / place).write(view, {0: [seen]}, ViewIndex("run", 1, facts))
+    assert len(read_view(tmp_path / "right")[0].seen) == 1
+    with pytest.raises(CheckpointError, match="is missing or altered"):
+        read_view(tmp_path / "wrong")

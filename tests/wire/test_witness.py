@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import colonnade as cn
 import views
@@ -186,6 +187,7 @@ def test_of_many_epochs_some_between_are_kept() -> None:
     view = pretended().run(0, 1000)
     assert epochs_in(view) == [0, 1, *range(4, 97, 4), 98, 99]
     assert view.left_out == ["of the epochs between the first two and the last two, only every 4th was kept"]
+    assert "only every 2nd was kept" in pretended().run(0, 400).left_out[0]
 
 
 def test_what_does_not_fit_is_left_out_evenly_and_said() -> None:
@@ -235,3 +237,46 @@ def test_a_sample_has_no_row_that_is_held_out() -> None:
     assert np.array_equal(sample, witness_of(5000, schedule, Recording("shop")).view().sample), (
         "all sides sample the same"
     )
+
+
+# what a lying owner could do to a party's witness
+
+
+def note(witness: Witness, number: int, rows: Tensor, purpose: str = "train") -> None:
+    fields = {"h": torch.ones(len(rows), 1)}
+    turn = Turn(number, rows, "train", purpose)
+    witness.note(fields, Transfer("embed", "bank", ["owner"], turn, Placed(1000, 1)))
+
+
+@pytest.mark.parametrize("purpose", ["train", "evaluate"])
+def test_a_message_of_an_epoch_that_was_left_out_breaks_nothing(purpose: str) -> None:
+    made = pretended()
+    before = epochs_in(made.run(0, 1000))
+    assert 9 not in before and 8 in before
+    for number in (81, 95):
+        note(made.witness, number, torch.arange(100), purpose)
+    assert epochs_in(made.witness.view()) == before
+    assert [one.round for one in made.witness.view().seen].count(81) == 2, "one of an epoch that is kept is noted"
+
+
+def test_messages_without_values_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.wire.witness.MOST_MESSAGES", 50)
+    flooded, honest = pretended().witness, pretended()
+    for _ in range(60):
+        if flooded.records:
+            note(flooded, 3, torch.arange(0), "explain")
+    assert len(flooded.view().seen) == 50 and flooded.view().left_out == ["nothing was kept from round 3 on"]
+    assert honest.run(0, 40).left_out == [], "forty messages are not too many"
+    assert 0 < len(honest.run(40, 200).seen) <= 50 and honest.witness.records, "of more, fewer epochs are kept"
+
+
+def test_rounds_that_came_again_after_a_gap_are_no_gap() -> None:
+    witness = pretended().witness
+    witness.begin_at(4)
+    assert witness.view().left_out == ["nothing was recorded in rounds 0 to 3"]
+    witness.begin_at(2)
+    assert witness.view().left_out == ["nothing was recorded in rounds 0 to 1"]
+    for _ in range(100):
+        witness.begin_at(0)
+        witness.begin_at(5)
+    assert witness.view().left_out == ["nothing was recorded in rounds 0 to 4"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 from colonnade.disk.json_form import COUNT, TEXT, Form, first_wrong
 from colonnade.disk.small_files import read_json, read_small
 from colonnade.disk.whole_files import write_bytes, write_text
-from colonnade.errors import CheckpointError
+from colonnade.errors import CheckpointError, MessageError
 from colonnade.runtime.remote.packet import read_packet, title
 from colonnade.wire.witness import TRAIN, Witness
 
@@ -66,23 +66,36 @@ class PacketSample:
         kind, number = title(data)
         epoch, position = divmod(number, self._witness.rule.per_epoch)
         if position < FIRST_ROUNDS and peer == self.peers[epoch % len(self.peers)] and _is_training(data):
-            packet = SampledPacket(epoch, way, peer, kind, number, bytes(data))
-            if packet not in self._kept:  # a request is sent again after a broken connection
-                self._kept.append(packet)
+            self._keep(SampledPacket(epoch, way, peer, kind, number, bytes(data)))
+
+    def _keep(self, packet: SampledPacket) -> None:
+        """Keep the newest packet of its name, and none of rounds that come again: the witness forgets those, too."""
+        newest = max((one.round for one in self._kept), default=0)
+        if packet.round < newest:
+            self._kept = [one for one in self._kept if one.round < packet.round]
+        self._kept = [one for one in self._kept if one[1:5] != packet[1:5]] + [packet]
+        if self._has_too_many():
+            self._kept = self.kept()
 
     def kept(self) -> list[SampledPacket]:
         """Those whose epochs the view has, as many as fit."""
         if self._witness is not None:
             self._kept = [packet for packet in self._kept if packet.epoch in self._witness.epochs]
-        while sum(len(packet.data) for packet in self._kept) > MOST_BYTES:
+        while self._has_too_many():
             epochs = sorted({packet.epoch for packet in self._kept})
             stay = set(epochs[::2]) if len(epochs) > 1 else set()
             self._kept = [packet for packet in self._kept if packet.epoch in stay]
         return [*self._kept]
 
+    def _has_too_many(self) -> bool:
+        return sum(len(packet.data) for packet in self._kept) > MOST_BYTES
+
 
 def _is_training(data: bytes | memoryview) -> bool:
-    packet = read_packet(data)
+    try:
+        packet = read_packet(data)
+    except MessageError:  # whoever reads it next says so
+        return False
     return packet.purpose == TRAIN and packet.kind in ("step", "sum", "answer")
 
 

@@ -27,7 +27,7 @@ from colonnade.federation.party_counts import question_of_a_description, questio
 from colonnade.federation.side_sections import PartyFile
 from colonnade.federation.terms import job_id, keys_in
 from colonnade.federation.view_record import ViewRecord
-from colonnade.runtime.remote.packet import Packet
+from colonnade.runtime.remote.packet import Packet, read_packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.runtime.remote.scope import EVALUATION, PREDICTION, TRAINING
@@ -195,8 +195,10 @@ class ViewKeeper:
             job.view_record.write(server.witness.rounds)
 
     def after(self, exchange: tuple[bytes, bytes], server: RequestServer | None, job: PartyJob) -> None:
-        """Offer a request and its reply to the sample."""
-        if isinstance(server, PartyServer) and server.witness is not None:
+        """Offer a request and its reply to the sample; one that was refused is no part of what was seen."""
+        if not isinstance(server, PartyServer) or server.witness is None:
+            return
+        if read_packet(exchange[1]).kind != "refusal":
             for way, data in zip(("received", "sent"), exchange, strict=True):
                 job.view_record.packets.offer(way, OWNER, data)
 

@@ -124,7 +124,11 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
     if tls:
         _check_address("address", owner.address, "owner")
     allow = section(AllowSection, "allow", sections["allow"])
-    for name, value, most in (("epsilon", allow.epsilon, math.inf), ("delta", allow.delta, 1.0)):
+    for name, value, most in (
+        ("epsilon", allow.epsilon, math.inf),
+        ("delta", allow.delta, 1.0),
+        ("width_per_column", allow.width_per_column, math.inf),
+    ):
         if value is not None and not 0 < value < most:
             raise ConfigError(f"{name} = {value} in [allow] is out of range; give a number above 0 and below {most:g}.")
     for what, given, known in (

@@ -116,7 +116,14 @@ def _agreed_in(folder: Path) -> Agreed:
         how, rows = Settings(**plan["settings"]), int(plan["tables"][0][1])
         seals = seal.make_seals([seal.make_seal(**entry) for entry in terms["seals"]])
         return Agreed(schedule_of(how, rows, several_owners=method.several_owners), seals)
-    except (KeyError, TypeError, ValueError, IndexError, ColonnadeError):
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        RuntimeError,
+        ColonnadeError,
+    ):  # torch has no room for its rows
         raise CheckpointError(f"{folder} has no plan that says which rows its messages are about.") from None
 
 
@@ -171,6 +178,8 @@ def _is_as_it_travelled(one: Seen, message: PacketMessage, agreed: Agreed) -> bo
     for name, (value, rows_of_it) in [*about.items(), *beside.items()]:
         read = _read(name, message.wire, codec)
         if read is not None:
+            if rows_of_it is not None and read.shape[:1] != (len(rows),):
+                return False
             values = read.numpy() if rows_of_it is None else read.numpy()[rows_of_it]
             if not np.array_equal(values.astype(value.dtype), value):
                 return False

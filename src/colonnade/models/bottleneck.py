@@ -8,11 +8,13 @@ information bottleneck*, ICLR 2017, here at the party whose columns are to stay 
 adds the penalty's gradient to the one that it is sent.
 
 It is no differential privacy: the network learns its own sigma, and may keep it small where the task wants it. The
-noise of every message is new, so whoever reads a row's embedding in many rounds averages it out.
+noise of every message is new, so whoever reads a row's embedding in many rounds averages it out. Asked again for the
+same rows after the same round, a party gives the same embeddings again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.randomness import SECRET_BYTES, Randomness
 from colonnade.errors import ConfigError
 from colonnade.models.mlp import MLP, LinearDecision
 
@@ -65,7 +68,19 @@ class DrawnEmbedding(nn.Module):
         mean, spread = inputs.chunk(2, dim=-1)
         log_variance = (spread + FIRST).clamp(LOWEST, HIGHEST)
         mean, log_variance = _Penalty.apply(mean, log_variance, self.strength)  # type: ignore[no-untyped-call]
-        return mean + torch.exp(log_variance / 2) * torch.randn_like(mean)  # type: ignore[no-any-return]
+        noise = torch.randn_like(mean) if self.training else _noise_for(mean)
+        return mean + torch.exp(log_variance / 2) * noise  # type: ignore[no-any-return]
+
+
+def _noise_for(mean: Tensor) -> Tensor:
+    """Standard normal numbers that follow from torch's state and from the means: others get other noise.
+
+    A party's randomness is the same for all tables and parts of a table that are asked about after one round. The noise
+    must not be: whoever has two messages with the same noise takes their difference, and has none.
+    """
+    own = torch.randint(256, (SECRET_BYTES,), dtype=torch.uint8).numpy().tobytes()
+    key = hashlib.sha256(own + mean.detach().contiguous().numpy().tobytes()).digest()
+    return torch.randn(mean.shape, generator=Randomness(0, key).generator("bottleneck"), dtype=mean.dtype)
 
 
 class _Penalty(torch.autograd.Function):

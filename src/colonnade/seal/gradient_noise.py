@@ -48,7 +48,13 @@ class GradientSeal(Seal):
         if not len(gradients):
             return gradients
         noisy = self._with_noise(gradients.detach().flatten(1).double(), classes, normal)
-        return noisy.reshape(gradients.shape).to(gradients.dtype)
+        noisy = noisy.reshape(gradients.shape).to(gradients.dtype)
+        if not bool(torch.isfinite(noisy).all()):
+            raise SealError(
+                f"{self.kind}: the noise for gradients up to {float(gradients.abs().max()):g} is not finite; lower the "
+                "learning rate, or the seal's power if it has one."
+            )
+        return noisy
 
     @abstractmethod
     def _with_noise(self, rows: Tensor, classes: Tensor, normal: Normal) -> Tensor:
@@ -82,8 +88,8 @@ class MaxNorm(GradientSeal):
 
     def _with_noise(self, rows: Tensor, classes: Tensor, normal: Normal) -> Tensor:
         squares = rows.square().sum(1, keepdim=True)
-        lacking = (squares.max() / squares.clamp(min=1e-300) - 1.0).clamp(min=0.0)  # a row of zeros stays one
-        return rows * (1.0 + lacking.sqrt() * normal((len(rows), 1)))
+        lacking = (squares.max() / squares.where(squares > 0, squares.max()) - 1.0).clamp(min=0.0)
+        return rows * (1.0 + lacking.nan_to_num().sqrt() * normal((len(rows), 1)))  # a row of zeros stays one
 
 
 @dataclass(frozen=True)

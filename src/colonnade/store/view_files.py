@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from colonnade.disk.json_form import COUNT, FLAG, TEXT, Form, first_wrong
+from colonnade.disk.json_form import COUNT, FLAG, TEXT, Form, Kind, first_wrong
 from colonnade.disk.small_files import read_json
 from colonnade.disk.tensor_files import read_tensors
 from colonnade.disk.whole_files import make_folder, write_bytes, write_text
@@ -31,6 +31,7 @@ LARGEST_FILES = 1 << 30
 """Bytes of all epochs together; a view has 64 MB by default."""
 _FILE = re.compile(r"epoch-\d{6,9}-[0-9a-f]{8}\.safetensors")
 _KEPT: Form = {"file": TEXT, "sha256": TEXT, "bytes": COUNT}
+_FROM_ONE = Kind("a whole number from 1", lambda value: COUNT.fits(value) and value > 0)
 _INDEX: Form = {
     "format": TEXT,
     "run": TEXT,
@@ -40,9 +41,9 @@ _INDEX: Form = {
     "counts": [{"line": [TEXT], "messages": COUNT, "payload": COUNT}],
     "left_out": [TEXT],
     "facts": {
-        "per_epoch": COUNT,
-        "stride": COUNT,
-        "edge": COUNT,
+        "per_epoch": _FROM_ONE,
+        "stride": _FROM_ONE,
+        "edge": _FROM_ONE,
         "halvings": COUNT,
         "sparse": FLAG,
         "stopped": (COUNT, None),
@@ -147,6 +148,8 @@ def _read_index(folder: Path) -> dict[str, Any]:
     wrong = first_wrong(index, _INDEX)
     if wrong is not None or any(len(each["line"]) != 4 for each in index["counts"]):
         raise _damaged(place, f"view.json does not describe a view: {wrong or 'a line is none of a ledger'}")
+    if any(len(gap) != 2 for gap in index["facts"]["gaps"]):
+        raise _damaged(place, "view.json does not describe a view: a gap is no pair of rounds")
     return index
 
 
@@ -199,9 +202,17 @@ def _packed(seen: Sequence[Seen]) -> tuple[dict[str, np.ndarray], list[dict[str,
 def _unpacked(arrays: Mapping[str, np.ndarray], messages: Sequence[Mapping[str, Any]]) -> Iterator[Seen]:
     for message in messages:
         fields, others = ({name: arrays[key] for name, key in message[part].items()} for part in ("fields", "others"))
+        _check_rows(arrays[message["rows"]], fields)
         about = {name: message[name] for name in _FACTS}
         for receiver in message["receivers"]:
             yield Seen(**about, receiver=receiver, rows=arrays[message["rows"]], fields=fields, others=others)
+
+
+def _check_rows(rows: np.ndarray, fields: Mapping[str, np.ndarray]) -> None:
+    """Refuse numbers of rows that are none, and values of other rows: whoever reads a view looks rows up by them."""
+    is_right = rows.ndim == 1 and rows.dtype == np.int64 and not (rows < 0).any()
+    if not is_right or any(value.shape[:1] != rows.shape for value in fields.values()):
+        raise ValueError
 
 
 _FACTS = ("purpose", "step", "sender", "round", "summed", "table")

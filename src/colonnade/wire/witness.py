@@ -28,6 +28,8 @@ LASTING = (TRAIN, "test")
 MOST_ROWS = 2000
 MEGABYTES = 64
 FEWEST_ROWS = 64
+MOST_MESSAGES = 1 << 20
+"""Messages take room too, also those without values."""
 OF_NO_ROW = frozenset({"head", "block", "blocks", "block_bias", "top", "bias", "w", "norm", "each"})
 """Fields that hold weights or scores, even if they have as many as there are rows by chance."""
 
@@ -129,6 +131,8 @@ class Witness:
         turn = transfer.turn
         epoch = self.rule.of(turn.round, training=turn.training)
         self._begin(epoch, transfer)
+        if epoch not in self.epochs:  # an earlier one that was left out already
+            return
         sampled = self._sample_of(transfer, epoch)
         about, others = self._split(fields, sampled)
         self._sizes[epoch] += sum(array.nbytes for array in (*about.values(), *others.values()))
@@ -139,8 +143,8 @@ class Witness:
                 seen = Seen(*facts, receiver, turn.round, transfer.summed, turn.table, sampled.rows, about, others)
                 self.epochs[epoch].append(seen)
         self._make_room()
-        if sum(self._sizes.values()) > self.most_bytes:
-            del self.epochs[epoch][before:]
+        if self._is_full() or self._has_too_many():
+            del self.epochs.get(epoch, [])[before:]
             self._stopped = turn.round
 
     def _begin(self, epoch: int, transfer: Transfer) -> None:
@@ -202,9 +206,16 @@ class Witness:
 
     def _make_room(self) -> None:
         """Leave out what does not fit, as long as there is something to leave out."""
-        while sum(self._sizes.values()) > self.most_bytes:
-            if not (self._drop_others() or self._thin() or self._halve()):
-                break
+        while self._is_full() and (self._drop_others() or self._thin() or self._halve()):
+            pass
+        while self._has_too_many() and self._thin():
+            pass
+
+    def _is_full(self) -> bool:
+        return sum(self._sizes.values()) > self.most_bytes
+
+    def _has_too_many(self) -> bool:
+        return sum(map(len, self.epochs.values())) > MOST_MESSAGES
 
     def _drop_others(self) -> bool:
         """Leave out values of no row but in the first round of an epoch, if they take more than half of the room."""
@@ -266,6 +277,7 @@ class Witness:
     def begin_at(self, round: int) -> None:
         """Begin again with this round: what was seen of it and of later ones will come again."""
         self._went_back = False
+        self._gaps = [[first, min(after, round)] for first, after in self._gaps if first < round]
         if round > self.rounds and self.records:
             self._gaps.append([self.rounds, round])
         self._forget_from(round)
@@ -299,7 +311,8 @@ class Witness:
         left, ends = [], "the first and the last" if self.rule.edge == 1 else "the first two and the last two"
         left += [f"nothing was recorded in rounds {first} to {after - 1}" for first, after in self._gaps]
         if self.rule.stride > 1:
-            left.append(f"of the epochs between {ends}, only every {self.rule.stride}th was kept")
+            end = "nd" if self.rule.stride % 10 == 2 else "th"  # it is a power of two
+            left.append(f"of the epochs between {ends}, only every {self.rule.stride}{end} was kept")
         if self._is_sparse:
             left.append("values of no row were kept in the first round of an epoch only")
         if self._halvings:
