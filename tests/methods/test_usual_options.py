@@ -73,7 +73,7 @@ def test_what_was_resolved_is_in_the_run_folder_and_a_job_resumes(tmp_path: Path
 
 
 def test_what_was_resolved_is_in_the_plan_that_all_sign_and_a_party_takes_it_from_there() -> None:
-    document = plan_document({"job": "any", "seals": []}, plan_for(TABLES, "vimadmm"), [], 2, 0, {})
+    document = plan_document({"job": "any", "owner": "bank", "seals": []}, plan_for(TABLES, "vimadmm"), [], 2, 0, {})
     assert (document["method"]["optimizer"], document["method"]["lr"]) == ("adam", 0.0003)
     assert method_in(document) == plan_for(TABLES, "vimadmm").method != cn.VIMADMM()
 
