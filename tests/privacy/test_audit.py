@@ -144,6 +144,13 @@ def test_a_run_that_was_not_recorded_is_replayed(tables, run):
     assert [one.sentence for one in again.verdicts] == [one.sentence for one in was.verdicts]
 
 
+def test_what_was_not_asked_for_is_not_said_to_fit_nothing(run, tables):
+    found = cn.audit(run, tables, attacks=["one known label a class"])
+    columns = next(one for one in found.verdicts if one.secret == "columns")
+    assert columns.sentence.endswith("not tested, because none of the attacks that were asked for is about it.")
+    assert "it needs 1 known label a class." in found.verdicts[0].sentence
+
+
 def test_the_same_seed_gives_the_same_audit(run, tables):
     both = [cn.audit(run, tables, attacks=["gradient scoring"], seed=3) for _ in range(2)]
     assert both[0].verdicts[0].sentence == both[1].verdicts[0].sentence
@@ -222,6 +229,9 @@ def test_the_command_rehearses_a_job(tmp_path):
         (["somewhere"], "is not a run folder"),
         (["somewhere", "--fail-on", "safe"], "unknown word of --fail-on"),
         (["--method", "vafl", "--data", "digits", "--option", "lr"], "is not KEY=VALUE"),
+        (["somewhere", "--attack", "decodr"], "unknown attack 'decodr'"),
+        (["somewhere", "--attack", "membership"], "unknown attack 'membership'"),
+        (["somewhere", "--budget", "0"], "positive number of CPU seconds"),
     ],
 )
 def test_mistakes_of_the_command_end_with_2(words, said):

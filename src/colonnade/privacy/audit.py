@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from colonnade.core.disclosure import SECRETS
 from colonnade.core.options import number, seed_of
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
@@ -56,8 +57,8 @@ class Guessed:
 
 
 def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
-    """The attacks of these names, or all; the cheap ones first."""
-    known = known_attacks()
+    """The attacks of these names, or all, the cheap ones first; not membership, which is about a trained model."""
+    known = {name: one for name, one in known_attacks().items() if one.secret in SECRETS}
     for name in names or ():
         if name not in known:
             raise unknown("attack", name, known)

@@ -28,6 +28,7 @@ WORDS = (READ, LEAKS, HINTS, NOT_DECIDED, NOTHING_FOUND, NOT_TESTED)
 """All words, the worst first."""
 FOUND = {READ: 0.9, LEAKS: 0.1, HINTS: 0.0}
 """The words that say that something was found, each with the lower bound that it asks for."""
+NONE_ASKED = "none of the attacks that were asked for is about it"
 EXCLUDED = 0.1
 """The advantage that "nothing found" excludes."""
 
@@ -118,7 +119,7 @@ class Verdict:
             return f"{_capital(what)}: no message of training goes there, so there is nothing to read."
         if worst is None:
             reasons = dict.fromkeys(one.why for one in self.attempts if one.why)
-            return f"{_capital(what)}: not tested, because {'; '.join(reasons) or 'no attack fits'}."
+            return f"{_capital(what)}: not tested, because {'; '.join(reasons) or NONE_ASKED}."
         if self.word == NOT_DECIDED:
             reason = worst.why or f"{worst.rows} rows cannot exclude an advantage of {EXCLUDED}"
             return f"{worst.story} Not decided: {reason}."
@@ -188,7 +189,8 @@ def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str
 def _needs(rows: int, secret: str) -> str:
     if not rows:
         return "nothing else"
-    return f"{rows} known labels a class" if secret == "labels" else f"{rows} known rows"
+    labels = f"{rows} known label{'s' if rows > 1 else ''} a class"
+    return labels if secret == "labels" else f"{rows} known rows"
 
 
 def _done(found: Advantage, what: str) -> str:
