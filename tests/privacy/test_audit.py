@@ -151,6 +151,16 @@ def test_what_was_not_asked_for_is_not_said_to_fit_nothing(run, tables):
     assert "it needs 1 known label a class." in found.verdicts[0].sentence
 
 
+def test_sentences_about_values_have_no_classes_and_no_columns():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((300, 4)).astype(np.float32)
+    tables = cn.split(columns, columns[:, 0] + columns[:, 3], 2)
+    run = cn.train(tables, "splitnn", epochs=2, record=True)
+    found = cn.audit(run, tables, attacks=["ten known labels a class"])
+    (first, *_) = [one.worst.story for one in found.verdicts if one.secret == "labels"]
+    assert first.endswith("it needs 20 known labels.") and "best" not in first
+
+
 def test_the_same_seed_gives_the_same_audit(run, tables):
     both = [cn.audit(run, tables, attacks=["gradient scoring"], seed=3) for _ in range(2)]
     assert both[0].verdicts[0].sentence == both[1].verdicts[0].sentence

@@ -177,20 +177,24 @@ def _capital(text: str) -> str:
 def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "") -> str:
     """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best."""
     adversary, of, secret = case
-    needs = _needs(attack.rows_known, secret)
+    needs = _needs(attack.rows_known, secret, values=found.metric == "R2")
     what = whose(of, secret)
     if secret == "columns" and found.metric != "R2":
         what = f"one category among {what}"
     result = f"{_done(found, what)}, {_amount(found, found.control)} if it {attack.without}"
-    best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if column and found.value > 0 else ""
+    named = column and secret == "columns" and found.value > 0
+    best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if named else ""
     return f"{_capital(who(adversary))} {attack.adversary}: it {result}{best}; it needs {needs}."
 
 
-def _needs(rows: int, secret: str) -> str:
+def _needs(rows: int, secret: str, *, values: bool) -> str:
     if not rows:
         return "nothing else"
-    labels = f"{rows} known label{'s' if rows > 1 else ''} a class"
-    return labels if secret == "labels" else f"{rows} known rows"
+    if secret == "columns":
+        return f"{rows} known rows"
+    if values:  # there are no classes: twice as many rows in all, see small_models.py
+        return f"{2 * rows} known labels"
+    return f"{rows} known label{'s' if rows > 1 else ''} a class"
 
 
 def _done(found: Advantage, what: str) -> str:
