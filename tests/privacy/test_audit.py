@@ -98,6 +98,8 @@ def test_a_side_of_a_federation_needs_no_run_and_no_other_table(run, tables):
     found = cn.audit(None, [own], view=replace(run.view, side="owner"), attacks=["gradient scoring", "shadow run"])
     assert {(one.secret, one.word) for one in found.verdicts} == {("labels", "read")}
     assert {one.declared for one in found.verdicts} == {"not declared"} and len(found.undeclared) == 3
+    assert str(found).startswith("audit of the view of the owner:") and "MORE THAN" not in str(found)
+    assert all("which is not here, and may tell as much" in one.sentence for one in found.verdicts)
     party = cn.audit(None, [tables[2]], view=replace(run.view, side="error"), attacks=["decoder"])
     assert [(one.of, one.word in ("read", "leaks")) for one in party.verdicts] == [("error", True)]
     with pytest.raises(ConfigError, match="its own view and its own table"):

@@ -54,6 +54,8 @@ class Guessed:
     seconds: float = 0.0
     column: Sequence[str] = ()
     """The names of the columns, if those are the secret."""
+    apart: bool = False
+    """Whether what the adversary has of its own is not here."""
 
 
 def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
@@ -81,7 +83,7 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
             material = replace(material_of(case, evidence), second=None if second is None else second.of(case))
             for one in todo:
                 found = attempt(case, one, material, clock, evidence.seed)
-                yield replace(found, column=column_names(evidence, case))
+                yield replace(found, column=column_names(evidence, case), apart=evidence.run is None)
                 done += 1
                 progress(done, len(pairs))
 
@@ -132,7 +134,7 @@ def _attempt_of(one: Guessed, family: int, seed: int) -> Attempt:
         advantage=found,
         control_passed=one.passed,
         why=_why_undecided(one.passed, found),
-        story=story(one.case, one.attack, found, column),
+        story=story(one.case, one.attack, found, column, apart=one.apart),
         seconds=one.seconds,
     )
 

@@ -76,7 +76,7 @@ class Audit:
     def __str__(self) -> str:
         facts = self.facts
         title = (
-            f"audit of {facts.get('method')} on {facts.get('data')}: {facts.get('rows', 0):,} sampled rows, "
+            f"audit of {_what(facts)}: {facts.get('rows', 0):,} sampled rows, "
             f"{facts.get('seconds', 0):.0f} of {facts.get('budget', 0):g} CPU seconds"
         )
         notes = [
@@ -88,6 +88,12 @@ class Audit:
             textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*proved, *facts.get("left_out", []), *notes]
         ]
         return "\n".join([title, textwrap.fill(self.head, _WIDE), "", *map(_lines, self.verdicts), *told])
+
+
+def _what(facts: dict[str, Any]) -> str:
+    """What was audited: a method on data, or, where no run was there, a side's view."""
+    run = f"{facts.get('method')} on {facts.get('data')}"
+    return run if facts.get("method") else f"the view of {who(str(facts.get('side')))}"
 
 
 FAILS_ON = ("undeclared", READ, LEAKS, HINTS)

@@ -174,14 +174,18 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "") -> str:
-    """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best."""
+def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "", *, apart: bool = False) -> str:
+    """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best.
+
+    ``apart`` is whether what the adversary has of its own is not here, so that its control could not use that.
+    """
     adversary, of, secret = case
     needs = _needs(attack.rows_known, secret, values=found.metric == "R2")
     what = whose(of, secret)
     if secret == "columns" and found.metric != "R2":
         what = f"one category among {what}"
-    result = f"{_done(found, what)}, {_amount(found, found.control)} if it {attack.without}"
+    without = "has neither messages nor anything of its own (which is not here, and may tell as much)"
+    result = f"{_done(found, what)}, {_amount(found, found.control)} if it {without if apart else attack.without}"
     named = column and secret == "columns" and found.value > 0
     best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if named else ""
     return f"{_capital(who(adversary))} {attack.adversary}: it {result}{best}; it needs {needs}."
