@@ -88,6 +88,7 @@ def test_resume_accepts_the_same_models(write, tmp_path):
     ("text", "told"),
     [
         ("[trian]\n", "unknown section of a job 'trian'; did you mean 'train'?"),
+        ("[federation]\n", "is a job between organisations, and was taken for one of this process"),
         ("data = 3\n", r"data = 3 is not a section; write \[data\]"),
         ('[train]\nmethod = "vafl"\n', r"no load in \[data\]"),
         ("[data]\nload = 3\n", r"load = 3 in \[data\] is not a text"),

@@ -80,6 +80,35 @@ def test_the_wrong_way_round_is_not_turned():
     assert Attempt("a", found, control_passed=True).word == "not decided"
 
 
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_few_rows_that_the_control_leaves_open_do_not_prove_that_all_can_be_read(classes):
+    """The control misses one row of twenty, and the attack none of these few."""
+    rng = random()
+    truth = np.arange(200) % classes
+    control = truth.astype(float) if classes == 2 else truth.copy()
+    missed = rng.choice(200, 10, replace=False)
+    control[missed] = (truth[missed] + 1) % classes
+    found = measure_advantage(judge_of(material(truth, classes=classes)), truth, control, rng, family=20)
+    assert found.value == 1.0 and 0.1 < found.low < 0.9
+
+
+def test_eight_rows_of_a_class_do_not_prove_that_all_can_be_read():
+    truth = (np.arange(200) < 8).astype(int)
+    found = measure_advantage(judge_of(material(truth, classes=2)), truth, np.zeros(200), random())
+    assert found.value == 1.0 and 0.1 < found.low < 0.9
+    many = measure_advantage(
+        judge_of(material(np.arange(200) % 2, classes=2)), np.arange(200) % 2, np.zeros(200), random()
+    )
+    assert many.low > 0.9
+
+
+@pytest.mark.parametrize(("rows", "excluded"), [(200, False), (1000, True)])
+def test_who_falls_back_on_the_control_excludes_no_more_than_so_many_rows_can(rows, excluded):
+    guess = random().standard_normal(rows)
+    found = measure_advantage(judge_of(material(np.arange(rows) % 2, classes=2)), guess, guess, random())
+    assert found.value == 0 and (found.high < 0.1) == excluded
+
+
 def advantage(low, high, **more):
     return Advantage("AUC", 0.7, 0.6, 0.8, 0.5, (low + high) / 2, low, high, 400, **more)
 

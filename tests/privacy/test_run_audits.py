@@ -98,6 +98,8 @@ def test_a_side_of_a_federation_needs_no_run_and_no_other_table(run, tables):
     found = cn.audit(None, [own], view=replace(run.view, side="owner"), attacks=["gradient scoring", "shadow run"])
     assert {(one.secret, one.word) for one in found.verdicts} == {("labels", "read")}
     assert {one.declared for one in found.verdicts} == {"not declared"} and len(found.undeclared) == 3
+    assert str(found).startswith("audit of the view of the owner:") and "MORE THAN" not in str(found)
+    assert all("which is not here, and may tell as much" in one.sentence for one in found.verdicts)
     party = cn.audit(None, [tables[2]], view=replace(run.view, side="error"), attacks=["decoder"])
     assert [(one.of, one.word in ("read", "leaks")) for one in party.verdicts] == [("error", True)]
     with pytest.raises(ConfigError, match="its own view and its own table"):
@@ -142,6 +144,23 @@ def test_a_run_that_was_not_recorded_is_replayed(tables, run):
     again = cn.audit(cn.train(tables, "vafl", rounds=12), tables, attacks=["one known label a class"])
     was = cn.audit(run, tables, attacks=["one known label a class"])
     assert [one.sentence for one in again.verdicts] == [one.sentence for one in was.verdicts]
+
+
+def test_what_was_not_asked_for_is_not_said_to_fit_nothing(run, tables):
+    found = cn.audit(run, tables, attacks=["one known label a class"])
+    columns = next(one for one in found.verdicts if one.secret == "columns")
+    assert columns.sentence.endswith("not tested, because none of the attacks that were asked for is about it.")
+    assert "it needs 1 known label a class." in found.verdicts[0].sentence
+
+
+def test_sentences_about_values_have_no_classes_and_no_columns():
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((300, 4)).astype(np.float32)
+    tables = cn.split(columns, columns[:, 0] + columns[:, 3], 2)
+    run = cn.train(tables, "splitnn", epochs=2, record=True)
+    found = cn.audit(run, tables, attacks=["ten known labels a class"])
+    (first, *_) = [one.worst.story for one in found.verdicts if one.secret == "labels"]
+    assert first.endswith("it needs 20 known labels.") and "best" not in first
 
 
 def test_the_same_seed_gives_the_same_audit(run, tables):
@@ -212,6 +231,12 @@ def test_the_command_rehearses_a_job(tmp_path):
     assert told.exit_code == 0 and json.loads(told.stdout)["seals"][0]["bits"] == 4
 
 
+def test_the_folder_of_one_side_is_refused_before_its_job_is_read(tmp_path):
+    (tmp_path / "terms.json").write_text("{}")
+    told = invoke(tmp_path, "--job", tmp_path / "job.toml")
+    assert told.exit_code == 2 and "one side of a federation; audit it with cn.audit" in told.output.replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -222,6 +247,9 @@ def test_the_command_rehearses_a_job(tmp_path):
         (["somewhere"], "is not a run folder"),
         (["somewhere", "--fail-on", "safe"], "unknown word of --fail-on"),
         (["--method", "vafl", "--data", "digits", "--option", "lr"], "is not KEY=VALUE"),
+        (["somewhere", "--attack", "decodr"], "unknown attack 'decodr'"),
+        (["somewhere", "--attack", "membership"], "unknown attack 'membership'"),
+        (["somewhere", "--budget", "0"], "positive number of CPU seconds"),
     ],
 )
 def test_mistakes_of_the_command_end_with_2(words, said):

@@ -13,9 +13,9 @@ from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import bars, counted, follow
 from colonnade.cli.sweep_command import value_of
 from colonnade.errors import ConfigError, unknown
-from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run
+from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run, refuse_federation
 from colonnade.jobs.job_file import read_job
-from colonnade.privacy.audit import BUDGET
+from colonnade.privacy.audit import BUDGET, checked_budget, chosen_attacks
 from colonnade.privacy.audit_result import FAILS_ON, Audit
 
 FAILED = 3
@@ -70,6 +70,8 @@ def audit(
     """
     if fail_on is not None and fail_on not in FAILS_ON:
         raise unknown("word of --fail-on", fail_on, FAILS_ON)
+    chosen_attacks(attack or None)  # before hours of training
+    checked_budget(budget)
     how = {"budget": budget, "attacks": attack or None, "seed": seed}
     planned: dict[str, Any] = {"method": method, "data": data, "rows": rows, "parties": parties, "epochs": epochs}
     planned |= {"option": option, "seal": seal}
@@ -81,6 +83,7 @@ def audit(
             found = audit_rehearsal(trained, on_progress, **how)
     else:
         _check_no_plan(planned)
+        refuse_federation(run)
         with _attacks(quiet=quiet) as on_progress:
             found = audit_run(run, None if job is None else read_job(job), on_progress, **how)
     tell(found, json=json, quiet=quiet)

@@ -160,6 +160,11 @@ def read_job(path: str | Path) -> Job:
         "data", "party", "align", "prepare", "train", "method", "model", "optimizer", "seal", "select", "cluster",
         "describe", "sweep",
     )  # fmt: skip
+    if "federation" in sections:
+        raise ConfigError(
+            f"{path} is a job between organisations, and was taken for one of this process; start it with colonnade "
+            "owner, or write one with all parties' files and without [federation], to rehearse it."
+        )
     for name in sections:
         if name not in known:
             raise unknown("section of a job", name, known)

@@ -19,6 +19,11 @@ because the messages do tell something of the labels.
 chance, so lower bounds hold for all attacks of an audit together (Bonferroni): ``family`` is their number. An upper
 bound needs no correction. "Nothing found" asks that the upper bounds of all attacks are low, and each single one is
 wrong in at most 2.5 of 100 cases.
+
+*Few rows.* If a guess is right in every resample, their deviation is 0, which would make a few rows a proof. So the
+error is at least that of one row: of those of the rarer class, and of those that the control leaves open. An attack
+that falls back on what its control guesses has chosen so on other rows, fewer than these. Its upper bound is that of a
+guess that has nothing to do with the truth.
 """
 
 from __future__ import annotations
@@ -57,6 +62,22 @@ class Judge(NamedTuple):
             return np.asarray(counts @ (np.asarray(guess).reshape(-1) == self.truth) / counts.sum(1))
         errors, spreads = self._squares(guess)
         return np.asarray(1 - counts @ errors.sum(1) / np.maximum(counts @ spreads.sum(1), 1e-12))
+
+    @property
+    def one_row(self) -> float:
+        """What one row counts for; of two classes, one of the rarer."""
+        return 1 / float(self._classes.min() if self.metric == "AUC" else len(self.truth))
+
+    @property
+    def by_chance(self) -> float:
+        """The standard error of a guess of classes that has nothing to do with the truth; 0 for values."""
+        if self.metric == "AUC":
+            return float(np.sqrt((len(self.truth) + 1) / (12 * self._classes.prod())))
+        return 0.0 if self.metric == "R2" else float(np.sqrt(self.nobody * (1 - self.nobody) / len(self.truth)))
+
+    @property
+    def _classes(self) -> Array:
+        return np.maximum(np.bincount(self.truth, minlength=2)[:2], 1).astype(np.float64)
 
     def best_column(self, guess: Array) -> tuple[int, float]:
         """The number of the column that is guessed best, and its R2."""
@@ -144,8 +165,10 @@ def measure_advantage(
     gained = (scores - others) / np.maximum(1 - others, _LEAST_OPEN)
     tail = (1 - LEVEL) / 2
     each, once = NormalDist().inv_cdf(1 - tail / max(family, 1)), NormalDist().inv_cdf(1 - tail)
-    error, own = (max(float(part[1:].std()), 1 / rows) for part in (gained, scores))
-    low, high = max(-1.0, gained[0] - each * error), min(1.0, gained[0] + once * error)
+    own, left = max(float(scores[1:].std()), 1 / rows), max(float(1 - others[0]), _LEAST_OPEN)
+    error = max(float(gained[1:].std()), judge.one_row, (float(others[1:].std()) / left) ** 2)
+    above = max(error, judge.by_chance / left) if np.array_equal(guess, control) else error
+    low, high = max(-1.0, gained[0] - each * error), min(1.0, gained[0] + once * above)
     best: tuple[int | None, float | None] = judge.best_column(guess) if judge.metric == "R2" else (None, None)
     return Advantage(
         metric=judge.metric,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from colonnade.core.disclosure import SECRETS
 from colonnade.core.options import number, seed_of
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
@@ -53,11 +54,13 @@ class Guessed:
     seconds: float = 0.0
     column: Sequence[str] = ()
     """The names of the columns, if those are the secret."""
+    apart: bool = False
+    """Whether what the adversary has of its own is not here."""
 
 
 def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
-    """The attacks of these names, or all; the cheap ones first."""
-    known = known_attacks()
+    """The attacks of these names, or all, the cheap ones first; not membership, which is about a trained model."""
+    known = {name: one for name, one in known_attacks().items() if one.secret in SECRETS}
     for name in names or ():
         if name not in known:
             raise unknown("attack", name, known)
@@ -80,7 +83,7 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
             material = replace(material_of(case, evidence), second=None if second is None else second.of(case))
             for one in todo:
                 found = attempt(case, one, material, clock, evidence.seed)
-                yield replace(found, column=column_names(evidence, case))
+                yield replace(found, column=column_names(evidence, case), apart=evidence.run is None)
                 done += 1
                 progress(done, len(pairs))
 
@@ -131,7 +134,7 @@ def _attempt_of(one: Guessed, family: int, seed: int) -> Attempt:
         advantage=found,
         control_passed=one.passed,
         why=_why_undecided(one.passed, found),
-        story=story(one.case, one.attack, found, column),
+        story=story(one.case, one.attack, found, column, apart=one.apart),
         seconds=one.seconds,
     )
 

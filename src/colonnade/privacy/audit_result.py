@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from colonnade.core.disclosure import UNDECLARED
 from colonnade.privacy.epsilon_proof import EpsilonProof
 from colonnade.privacy.verdict import HINTS, LEAKS, READ, Verdict, who, whose, worst_of
 
@@ -75,15 +76,24 @@ class Audit:
     def __str__(self) -> str:
         facts = self.facts
         title = (
-            f"audit of {facts.get('method')} on {facts.get('data')}: {facts.get('rows', 0):,} sampled rows, "
+            f"audit of {_what(facts)}: {facts.get('rows', 0):,} sampled rows, "
             f"{facts.get('seconds', 0):.0f} of {facts.get('budget', 0):g} CPU seconds"
         )
-        notes = [f"Of {count} secrets not tested, or not decided: {said}." for said, count in self.untried.items()]
+        notes = [
+            f"Not tried, or decides nothing, for {count} secret{'s' if count > 1 else ''}: {said}."
+            for said, count in self.untried.items()
+        ]
         proved = [one.sentence for one in self.proofs]
         told = [
             textwrap.fill(note, _WIDE, subsequent_indent="  ") for note in [*proved, *facts.get("left_out", []), *notes]
         ]
         return "\n".join([title, textwrap.fill(self.head, _WIDE), "", *map(_lines, self.verdicts), *told])
+
+
+def _what(facts: dict[str, Any]) -> str:
+    """What was audited: a method on data, or, where no run was there, a side's view."""
+    run = f"{facts.get('method')} on {facts.get('data')}"
+    return run if facts.get("method") else f"the view of {who(str(facts.get('side')))}"
 
 
 FAILS_ON = ("undeclared", READ, LEAKS, HINTS)
@@ -92,9 +102,9 @@ FAILS_ON = ("undeclared", READ, LEAKS, HINTS)
 
 def _lines(verdict: Verdict) -> str:
     """A verdict as lines of a terminal."""
-    more = LEVELS.get(verdict.word, 0) > LEVELS[verdict.declared]
-    said = verdict.declared if verdict.declared == "not declared" else f"declared: {verdict.declared}"
-    mark = " - MORE THAN DECLARED" if more else ""
+    known = verdict.declared != UNDECLARED
+    said = f"declared: {verdict.declared}" if known else UNDECLARED
+    mark = " - MORE THAN DECLARED" if known and LEVELS.get(verdict.word, 0) > LEVELS[verdict.declared] else ""
     head = f"{verdict.word.upper()}: {whose(verdict.of, verdict.secret)} to {who(verdict.adversary)} ({said}{mark})"
     indented = textwrap.fill(verdict.sentence, _WIDE, initial_indent="    ", subsequent_indent="    ")
     return f"{head}\n{indented}"

@@ -28,6 +28,7 @@ WORDS = (READ, LEAKS, HINTS, NOT_DECIDED, NOTHING_FOUND, NOT_TESTED)
 """All words, the worst first."""
 FOUND = {READ: 0.9, LEAKS: 0.1, HINTS: 0.0}
 """The words that say that something was found, each with the lower bound that it asks for."""
+NONE_ASKED = "none of the attacks that were asked for is about it"
 EXCLUDED = 0.1
 """The advantage that "nothing found" excludes."""
 
@@ -118,7 +119,7 @@ class Verdict:
             return f"{_capital(what)}: no message of training goes there, so there is nothing to read."
         if worst is None:
             reasons = dict.fromkeys(one.why for one in self.attempts if one.why)
-            return f"{_capital(what)}: not tested, because {'; '.join(reasons) or 'no attack fits'}."
+            return f"{_capital(what)}: not tested, because {'; '.join(reasons) or NONE_ASKED}."
         if self.word == NOT_DECIDED:
             reason = worst.why or f"{worst.rows} rows cannot exclude an advantage of {EXCLUDED}"
             return f"{worst.story} Not decided: {reason}."
@@ -173,22 +174,31 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "") -> str:
-    """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best."""
+def story(case: tuple[str, str, str], attack: Any, found: Advantage, column: str = "", *, apart: bool = False) -> str:
+    """The sentence about one attack, with its figures; ``column`` is the name of the column that is rebuilt best.
+
+    ``apart`` is whether what the adversary has of its own is not here, so that its control could not use that.
+    """
     adversary, of, secret = case
-    needs = _needs(attack.rows_known, secret)
+    needs = _needs(attack.rows_known, secret, values=found.metric == "R2")
     what = whose(of, secret)
     if secret == "columns" and found.metric != "R2":
         what = f"one category among {what}"
-    result = f"{_done(found, what)}, {_amount(found, found.control)} if it {attack.without}"
-    best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if column and found.value > 0 else ""
+    without = "has neither messages nor anything of its own (which is not here, and may tell as much)"
+    result = f"{_done(found, what)}, {_amount(found, found.control)} if it {without if apart else attack.without}"
+    named = column and secret == "columns" and found.value > 0
+    best = f" (best: {column}, {100 * (found.best_score or 0):.0f} %)" if named else ""
     return f"{_capital(who(adversary))} {attack.adversary}: it {result}{best}; it needs {needs}."
 
 
-def _needs(rows: int, secret: str) -> str:
+def _needs(rows: int, secret: str, *, values: bool) -> str:
     if not rows:
         return "nothing else"
-    return f"{rows} known labels a class" if secret == "labels" else f"{rows} known rows"
+    if secret == "columns":
+        return f"{rows} known rows"
+    if values:  # there are no classes: twice as many rows in all, see small_models.py
+        return f"{2 * rows} known labels"
+    return f"{rows} known label{'s' if rows > 1 else ''} a class"
 
 
 def _done(found: Advantage, what: str) -> str:
