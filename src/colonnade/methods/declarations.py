@@ -20,7 +20,7 @@ def of_embeddings(step: str, way: str = "up") -> Disclosure:
 
 def of_gradients(step: str) -> Disclosure:
     """What gradients of embeddings show of labels."""
-    given = "one known label of each class, and of two classes none"
+    given = "one known label of each class (with two classes, nothing)"
     note = "gradients of rows of one class point the same way"
     return Disclosure(step, "down", "labels", "read", given=given, note=note, stopped_by=LABEL_SEALS)
 
