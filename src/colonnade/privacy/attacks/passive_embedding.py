@@ -9,10 +9,9 @@ import numpy as np
 from colonnade.privacy.attack import Attack, register
 from colonnade.privacy.attacks.candidates import choose
 from colonnade.privacy.attacks.decoder import ROWS, lacks_rows, rebuilt, rebuilt_without
-from colonnade.privacy.attacks.few_labels import features_of, guesses_by, own_features
-from colonnade.privacy.attacks.row_features import received, side_by_side, windows_of
-from colonnade.privacy.attacks.secret_streams import embeddings_of, label_targets, with_secret
-from colonnade.privacy.attacks.small_models import lacks_known
+from colonnade.privacy.attacks.embedding_attack import EmbeddingAttack
+from colonnade.privacy.attacks.row_features import received
+from colonnade.privacy.attacks.secret_streams import embeddings_of, with_secret
 from colonnade.privacy.material import Array, Material, Stream
 
 CITATION = (
@@ -29,35 +28,18 @@ def owner_embeddings(material: Material) -> list[Stream]:
 
 
 @register
-class PassiveLabels(Attack):
+class PassiveLabels(EmbeddingAttack):
     """Ten known labels a class, and the owner's embedding of all rows."""
 
     name: ClassVar[str] = "labels from the owner's embedding"
-    secret: ClassVar[str] = "labels"
     citation: ClassVar[str] = CITATION
     adversary: ClassVar[str] = "keeps the owner's embeddings and knows the labels of ten rows of every class"
-    without: ClassVar[str] = "guesses by the same labels from its own columns"
-    rows_known: ClassVar[int] = 10
+    missing: ClassVar[str] = NONE
+    window: ClassVar[str] = "last"
 
-    def unfit(self, material: Material) -> str:
-        """It needs the owner's embeddings, and known rows."""
-        return lacks_known(material, self.rows_known) if owner_embeddings(material) else NONE
-
-    def guess(self, material: Material, rng: np.random.Generator) -> Array:
-        """By the embeddings, alone and beside own columns, or if they tell less by own columns."""
-        streams, own = owner_embeddings(material), own_features(material)
-        both = [side_by_side([windows_of(stream.values)["last"] for stream in streams] + own)]
-        return choose(material, guesses_by(material, [*features_of(streams), *both, *own], self.rows_known))
-
-    def control(self, material: Material, rng: np.random.Generator) -> Array:
-        """By own columns."""
-        return choose(material, guesses_by(material, own_features(material), self.rows_known))
-
-    def planted(self, material: Material, rng: np.random.Generator) -> Material:
-        """Embeddings that separate the classes."""
-        targets = label_targets(material)
-        separate = targets + 0.1 * rng.standard_normal(targets.shape)
-        return with_secret(material, owner_embeddings(material), embeddings_of(separate, rng))
+    def embeddings(self, material: Material) -> list[Stream]:
+        """The owner's."""
+        return owner_embeddings(material)
 
 
 @register
