@@ -27,7 +27,7 @@ import numpy as np
 import colonnade as cn
 from benchmarks.kept import Kept
 from benchmarks.table import show
-from colonnade.privacy.attack import attacks
+from colonnade.privacy.audit import chosen_attacks
 from colonnade.privacy.material import Array
 from colonnade.wire.view import Seen, View
 
@@ -64,7 +64,7 @@ def find(data: str, method: str, seed: int, budget: float) -> dict[str, Any]:
     """The worst word of one audit, and the words of all its secrets."""
     run, tables = trained(data, method)
     began = time.process_time()
-    names = [name for name in attacks() if name not in OF_NO_MESSAGE]
+    names = [one.name for one in chosen_attacks(None) if one.name not in OF_NO_MESSAGE]
     found = cn.audit(run, tables, budget=budget, attacks=names, seed=seed, view=noisy(run.view, seed))
     words = Counter(one.word for one in found.verdicts)
     by = [f"{one.secret} to {one.adversary}: {one.sentence}" for one in found.verdicts if one.word not in NO_ALARM]
