@@ -1,4 +1,3 @@
-import functools
 import json
 import os
 import runpy
@@ -18,6 +17,7 @@ import colonnade as cn
 from colonnade.cli import app
 from colonnade.report import read_summary
 from colonnade.seal import SEALS
+from ctrl_c import hearing
 
 ROOT = Path(__file__).parents[2]
 
@@ -256,9 +256,7 @@ def test_real_process_prints_one_sentence(job):
 @pytest.mark.slow
 def test_real_ctrl_c(job):
     job.write_text(SMALL.replace("epochs = 2", "epochs = 100000"))
-    # A test run in the background ignores Ctrl-C, and its children would inherit that.
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(command("train", job), stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
+    with subprocess.Popen(hearing(command("train", job)), stderr=subprocess.PIPE, text=True) as process:
         folder = job.parent / "runs" / "vafl-digits-0"
         deadline = time.monotonic() + 60
         while not (folder / "history.csv").exists() and time.monotonic() < deadline:
@@ -287,12 +285,10 @@ def test_ctrl_c_while_it_loads_ends_quietly(words, tmp_path):
     script.chmod(0o700)
     torch = tmp_path / "torch.py"
     torch.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     paths = os.pathsep.join([str(tmp_path), str(Path(cn.__file__).parent.parent)])
     done = subprocess.run(
-        [word.format(script=script) for word in words],
+        hearing([word.format(script=script) for word in words]),
         capture_output=True,
-        preexec_fn=listen,
         env={**os.environ, "PYTHONPATH": paths},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
@@ -300,8 +296,7 @@ def test_ctrl_c_while_it_loads_ends_quietly(words, tmp_path):
 
 def test_a_program_that_uses_the_package_keeps_its_ctrl_c():
     code = "import signal, colonnade; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    subprocess.run([sys.executable, "-c", code], check=True, preexec_fn=listen)
+    subprocess.run(hearing([sys.executable, "-c", code]), check=True)
 
 
 @pytest.mark.long  # `make demo` runs it, too

@@ -1,6 +1,5 @@
 """The page that follows a run: who gets it, who does not, and that it is made once per checkpoint."""
 
-import functools
 import http.client
 import json
 import re
@@ -22,6 +21,7 @@ from colonnade.cli import app
 from colonnade.errors import ConfigError
 from colonnade.report.local_server import in_background
 from colonnade.report.watch_page import WatchServer
+from ctrl_c import hearing
 from synthetic_runs import HOSTILE, synthetic, write_folder
 
 
@@ -237,10 +237,8 @@ def test_watch_warns_of_others_and_opens_a_browser(folder, monkeypatch):
 @pytest.mark.slow  # a process of its own
 def test_watch_ends_with_ctrl_c(folder):
     words = [sys.executable, "-c", "from colonnade.cli import main; main()", "watch", str(folder)]
-    # A test run in the background ignores Ctrl-C, and its children would inherit that.
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(words, **pipes, preexec_fn=listen) as process:
+    with subprocess.Popen(hearing(words), **pipes) as process:
         try:
             address = re.search(r"at (\S+)", process.stdout.readline())[1]
             assert json.load(urllib.request.urlopen(address + "state", timeout=10))["checkpoint"] == ""
