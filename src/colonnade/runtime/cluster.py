@@ -23,6 +23,7 @@ INLINE = (
 )
 INLINE_BYTES = str(4 << 20)
 STARTING = 5  # times the deadline: a process that starts has more to do than one that answers
+LOADING = 120.0  # seconds that a start may take at least: PyTorch is loaded on a busy machine, whatever the deadline
 _started: list[str] = []  # what this process started or joined, for its life
 
 
@@ -69,6 +70,11 @@ class Cluster:
     def plain(self) -> dict[str, Any]:
         """What a run folder keeps, to be on the same cluster when the run is resumed."""
         return asdict(self)
+
+    @property
+    def start_deadline(self) -> float:
+        """How many seconds a process may take until it is there."""
+        return max(STARTING * self.deadline, LOADING)
 
     @property
     def is_here(self) -> bool:

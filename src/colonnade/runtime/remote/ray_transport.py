@@ -19,7 +19,7 @@ import torch
 
 from colonnade.core.table import Table
 from colonnade.errors import AwayError, ConfigError, TrainingError
-from colonnade.runtime.cluster import STARTING, Cluster, brief
+from colonnade.runtime.cluster import Cluster, brief
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.seal.key_agreement import Identity
 
@@ -83,7 +83,7 @@ class RayTransport:
         cluster.check_room(self.ray, len(self.groups))
         self.hosts = [self._host(k) for k in range(len(self.groups))]
         starting = [self._host_parties(k) for k in range(len(self.groups))]
-        until = time.monotonic() + STARTING * cluster.deadline
+        until = time.monotonic() + cluster.start_deadline
         for k, started in enumerate(starting):
             self._check_start(k, started, until)
 
@@ -113,7 +113,7 @@ class RayTransport:
             there = self.ray.get(started, timeout=max(until - time.monotonic(), 1.0))
         except errors.GetTimeoutError:
             raise AwayError(
-                f"the process of {who} did not start within {STARTING * self.cluster.deadline:g} seconds; is the "
+                f"the process of {who} did not start within {self.cluster.start_deadline:g} seconds; is the "
                 "cluster busy with other work?",
                 self.groups[k][0],
             ) from None
@@ -173,7 +173,7 @@ class RayTransport:
             for name in self.groups[k]:
                 self.specs[name] = replace(self.specs[name], session=session)
             self.hosts[k] = self._host(k)
-            if self._check_start(k, self._host_parties(k), time.monotonic() + STARTING * self.cluster.deadline):
+            if self._check_start(k, self._host_parties(k), time.monotonic() + self.cluster.start_deadline):
                 self._lost.discard(k)
             else:
                 time.sleep(NOTICED)
