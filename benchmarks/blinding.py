@@ -23,10 +23,11 @@ from colonnade.core.method import Method
 from colonnade.core.randomness import Sources
 from colonnade.core.schedule import Turn
 from colonnade.seal import Seals
-from colonnade.seal.key_agreement import Identity, Membership, Ticket
+from colonnade.seal.key_agreement import Membership, Ticket
 from colonnade.seal.ring import Ring
 from colonnade.seal.seal_end import SealEnd
 from colonnade.seal.secure_sum import Masker
+from colonnade.signatures import Identity
 
 REPEATS = 51
 

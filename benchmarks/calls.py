@@ -30,7 +30,8 @@ import torch
 
 import colonnade as cn
 from benchmarks.table import show
-from colonnade.core.method import Method, Owner, Parties, Turn, make_method
+from colonnade.core.method import Method, Owner, Parties, Turn
+from colonnade.methods import make_method
 
 PACKAGE = str(Path(cn.__file__).parent)
 ROUNDS = 4

@@ -79,7 +79,7 @@ from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.schema import ROWS, Schema
 from colonnade.runtime.setup import remote_parties
 from colonnade.seal import Seals
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.wire.ends import Ends
 from colonnade.wire.owner_half import OwnerHalf
 

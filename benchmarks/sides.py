@@ -38,6 +38,8 @@ KILLED = -signal.SIGKILL
 PRELOADED = [
     "benchmarks.warm",
     "colonnade.cli",
+    "colonnade.federation.owner_process",
+    "colonnade.federation.party_process",
     "torch._dynamo",
     "sklearn.metrics",
     "safetensors.torch",

@@ -3,6 +3,7 @@
 import multiprocessing
 
 context = multiprocessing.get_context("forkserver")
+SIDES = ["owner_process", "party_process", "prediction", "owner_description"]
 context.set_forkserver_preload(
-    ["colonnade.cli.federation_command", "colonnade.federation.party_process", "benchmarks.warm"]
+    ["benchmarks.warm", "colonnade.cli", *(f"colonnade.federation.{side}" for side in SIDES)]
 )

@@ -1,7 +1,7 @@
-"""Ctrl-C before a verb of the command ``colonnade`` runs: a quiet end, with the code of an interrupt.
+"""Ctrl-C before the command ``colonnade`` is there: a quiet end, with the code of an interrupt.
 
-Loading PyTorch takes seconds, and Python alone would end them with a traceback. So the package imports this before all
-else, and this imports next to nothing; it does something only where the package is loaded to be the command.
+Loading the command line takes a moment, and Python alone would end it with a traceback. So the package imports this
+before all else, and this imports next to nothing; it does something only where the package is loaded to be the command.
 """
 
 from __future__ import annotations

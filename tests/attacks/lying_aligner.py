@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from colonnade.runtime.setup import local_parties
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.tables.align.align_messages import Box, WantedPlaces
 from colonnade.tables.align.align_sheets import AlignmentGroup
 from colonnade.tables.align.align_terms import AlignTerms

@@ -21,7 +21,7 @@ from colonnade.federation.side_files import read_owner_file, read_party_file
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.seal import Seal
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.wire.message import decode_fields
 from near import Near
 from pages import DOCS, ROOT

@@ -18,7 +18,7 @@ import torch
 from lying_aligner import Ids, KeyPerId, brought_round, of, people, seated, split
 
 from colonnade.errors import NoCommonIdError, SealError
-from colonnade.seal.key_agreement import pack
+from colonnade.signatures import pack
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align import box as boxes
 from colonnade.tables.align.align_messages import Locks

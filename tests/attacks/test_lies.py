@@ -21,12 +21,12 @@ from benchmarks.lies import (
     lies_about,
 )
 
-from colonnade.core.method import make_method
 from colonnade.core.optim import make_optimizer
 from colonnade.core.table import Table
 from colonnade.errors import ConfigError, MessageError
 from colonnade.federation.answer_forms import ANSWERS, checked_answer
 from colonnade.federation.network_sizes import check_networks
+from colonnade.methods import make_method
 from colonnade.models import MLP
 from colonnade.runtime.remote.reply_numbers import BudgetReports, KeptStates
 from colonnade.seal.noise import Noise

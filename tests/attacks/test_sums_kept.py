@@ -12,7 +12,7 @@ import pytest
 from colonnade.errors import CheckpointError, ManifestError, SealError, TrainingError
 from colonnade.federation.owner_process import OwnerProcess
 from colonnade.runtime.remote.party_server import PartyServer
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from near import Sides, make_sides
 
 JOB = {

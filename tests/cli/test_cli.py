@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
-from colonnade.report import read_summary
+from colonnade.report.summary import read_summary
 from colonnade.seal import SEALS
 from ctrl_c import hearing
 
@@ -277,21 +277,26 @@ LOADING = [  # the installed script, which pip writes so, and the module
 ]
 
 
+WAITS = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"), [("typer", b""), ("torch", b"interrupted; nothing is left to do.\n")], ids=["typer", "torch"]
+)
 @pytest.mark.parametrize("words", LOADING, ids=["script", "module"])
-def test_ctrl_c_while_it_loads_ends_quietly(words, tmp_path):
-    """At the first module of PyTorch, which is long before a verb runs."""
+def test_ctrl_c_while_it_loads_ends_quietly(words, module, told, tmp_path):
+    """Before there is a command at all, and at the first module of PyTorch, long before a verb does something."""
     script = tmp_path / "colonnade"
     script.write_text(f"#!{sys.executable}\nfrom colonnade.cli import main\nmain()\n")
     script.chmod(0o700)
-    torch = tmp_path / "torch.py"
-    torch.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
+    (tmp_path / f"{module}.py").write_text(WAITS)
     paths = os.pathsep.join([str(tmp_path), str(Path(cn.__file__).parent.parent)])
     done = subprocess.run(
         hearing([word.format(script=script) for word in words]),
         capture_output=True,
         env={**os.environ, "PYTHONPATH": paths},
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", told)
 
 
 def test_a_program_that_uses_the_package_keeps_its_ctrl_c():

@@ -19,7 +19,8 @@ from colonnade.core.task import Classes, Several, Task, Values, make_task, plain
 from colonnade.errors import ConfigError, TableError
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import train_job
-from colonnade.report import read_summary, write_report
+from colonnade.report.run_pages import write_report
+from colonnade.report.summary import read_summary
 from colonnade.run.training import Run, Settings
 from colonnade.runtime.plan import Plan
 

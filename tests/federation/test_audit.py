@@ -32,8 +32,8 @@ from colonnade.federation.prometheus import Metrics
 from colonnade.federation.public_keys import read_public
 from colonnade.federation.status_file import StatusFile
 from colonnade.runtime.remote.packet import Packet, write_packet
-from colonnade.seal.key_agreement import Identity
-from colonnade.seal.key_agreement import verify as verify_signature
+from colonnade.signatures import Identity
+from colonnade.signatures import verify as verify_signature
 
 ME = Identity(bytes(range(32)))
 

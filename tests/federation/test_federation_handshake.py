@@ -24,7 +24,7 @@ from colonnade.federation.protocol import NEW, REQUEST, STAGES, TABLE, WORDS, Co
 from colonnade.federation.status_file import StatusFile
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.runtime.remote.request_server import refusal
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from near import Sides, make_sides
 from pages import DOCS
 

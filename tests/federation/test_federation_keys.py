@@ -38,7 +38,7 @@ from colonnade.federation.certificates import (
     revoke,
 )
 from colonnade.federation.public_keys import read_public
-from colonnade.seal.key_agreement import verify
+from colonnade.signatures import verify
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from test_files import colonnade, refused
 from colonnade.errors import CheckpointError
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import gather, resume_job, train_job
-from colonnade.report import read_summary
+from colonnade.report.summary import read_summary
 
 pytest.importorskip("pyarrow")
 ROWS = 240

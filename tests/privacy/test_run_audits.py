@@ -15,7 +15,8 @@ from colonnade.errors import CheckpointError, ConfigError, TableError
 from colonnade.privacy.audit_file import read_audit, write_audit
 from colonnade.privacy.cases import Case, Evidence, cases_of, material_of
 from colonnade.privacy.row_sets import row_sets
-from colonnade.report import read_summary, write_report
+from colonnade.report.run_pages import write_report
+from colonnade.report.summary import read_summary
 
 CHEAP = ["gradient scoring", "one known label a class", "decoder"]
 

@@ -12,8 +12,9 @@ import pytest
 from test_report import read
 
 from colonnade.errors import CheckpointError
-from colonnade.report import RunView, read_summary, write_report
 from colonnade.report.over_time import period_pictures
+from colonnade.report.run_pages import write_report
+from colonnade.report.summary import RunView, read_summary
 from synthetic_runs import synthetic, write_folder
 
 

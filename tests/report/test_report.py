@@ -7,9 +7,10 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import CheckpointError, ConfigError, FolderError
-from colonnade.report import RunView, common_accuracy, read_summary, write_report
 from colonnade.report.chart import Series, line_chart
+from colonnade.report.run_pages import write_report
 from colonnade.report.shapes import Bar, bar_chart
+from colonnade.report.summary import RunView, common_accuracy, read_summary
 
 VOID = {"meta", "br", "link", "img"}
 HOSTILE = "<script>alert('x')</script>&\"[red]"

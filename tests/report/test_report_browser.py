@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from browser import PATH, Browser
-from colonnade.report import write_report
+from colonnade.report.run_pages import write_report
 from synthetic_runs import HOSTILE, synthetic
 
 pytestmark = [

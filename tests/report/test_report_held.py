@@ -10,9 +10,10 @@ from test_report import read
 
 import colonnade as cn
 from colonnade.errors import CheckpointError
-from colonnade.report import RunView, read_summary, write_report
 from colonnade.report.holdings import Columns, parts_of
+from colonnade.report.run_pages import write_report
 from colonnade.report.shapes import HeldCells
+from colonnade.report.summary import RunView, read_summary
 from colonnade.run.make_plan import start
 from colonnade.store import checkpoint
 from plans import plan_for

@@ -9,10 +9,11 @@ import pytest
 from test_report import read
 
 from colonnade.errors import CheckpointError
-from colonnade.report import RunView, not_comparable, read_summary, write_report
 from colonnade.report.compare import differing, groups
 from colonnade.report.learns import could_learn, seals_on, values_in
-from colonnade.report.words import what_left
+from colonnade.report.run_pages import not_comparable, write_report
+from colonnade.report.run_words import what_left
+from colonnade.report.summary import RunView, read_summary
 from colonnade.wire.ledger import Line
 from synthetic_runs import HOSTILE, synthetic, write_folder
 

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import colonnade as cn
-from colonnade.core.method import make_method, party_step
+from colonnade.core.method import party_step
 from colonnade.errors import ColonnadeError, ConfigError, ModelError, TableError, TrainingError
+from colonnade.methods import make_method
 from colonnade.methods.steps import slope
 from colonnade.store import checkpoint
 

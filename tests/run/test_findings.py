@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix, roc_auc_score
 import colonnade as cn
 from colonnade.core.task import Classes, Several, Values
 from colonnade.errors import TableError
-from colonnade.report import read_summary
+from colonnade.report.summary import read_summary
 from colonnade.run.findings import MOST_PLACES, MOST_POINTS, find, map_findings
 
 

@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 import colonnade as cn
 from colonnade.core.task import Classes, Several, Task, Values
-from colonnade.report import read_summary
+from colonnade.report.summary import read_summary
 from colonnade.run.period_findings import Judged, by_period
 
 ROWS = 600

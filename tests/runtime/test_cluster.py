@@ -124,7 +124,7 @@ def test_what_is_printed_in_training_is_no_result(tmp_path: Path, monkeypatch: p
         print("(raylet) A worker died")
         return train_job(*args)
 
-    monkeypatch.setattr("colonnade.cli.train_command.train_job", chatty)
+    monkeypatch.setattr("colonnade.jobs.run_job.train_job", chatty)
     (tmp_path / "job.toml").write_text(
         '[data]\nload = "digits"\nparties = 2\nrows = 60\n[train]\nrounds = 1\nbatch = 30\n'
     )

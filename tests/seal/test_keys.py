@@ -13,18 +13,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import (
-    PROTOCOL,
-    Hello,
-    Identity,
-    Membership,
-    Ticket,
-    agree,
-    expand,
-    pack,
-    roster_digest,
-    verify,
-)
+from colonnade.seal.key_agreement import PROTOCOL, Hello, Membership, Ticket, agree, expand, roster_digest
+from colonnade.signatures import Identity, pack, verify
 
 T = Ticket(0, 0, 0, "h")
 P = 2**255 - 19

@@ -13,13 +13,14 @@ from scipy.stats import chisquare
 from test_keys import Session
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import Identity, Ticket
+from colonnade.seal.key_agreement import Ticket
 from colonnade.seal.recover import PHASES, Advert, RecoverOwner, RecoverParty, Reveal, run
 from colonnade.seal.ring import Codes, Ring
 from colonnade.seal.secure_sum import Masker
 from colonnade.seal.shamir import threshold
 from colonnade.seal.subject import Subject
 from colonnade.seal.sum_book import SumBook
+from colonnade.signatures import Identity
 
 T = Ticket(3, 5, 0, "h")
 RING = Ring(32)

@@ -11,7 +11,7 @@ import torch
 
 from colonnade.errors import ColonnadeError, MessageError, PrivacyError, SealError
 from colonnade.runtime.setup import local_parties
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.tables.align import align_terms as agreed
 from colonnade.tables.align.align_messages import AlignVerdict, Box, Greeting, Locks, Macs, Roster, Signed, WantedPlaces
 from colonnade.tables.align.align_sheets import AlignmentGroup, _groups

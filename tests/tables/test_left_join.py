@@ -13,7 +13,7 @@ import colonnade as cn
 from colonnade.errors import ConfigError, MessageError, NoCommonIdError, PrivacyError, SealError, TableError
 from colonnade.jobs.job_file import read_job
 from colonnade.jobs.run_job import gather, train_job
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.tables.align.align_messages import LeftPlaces
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.alignment import who_learns

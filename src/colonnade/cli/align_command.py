@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +14,11 @@ from colonnade.cli.progress import counted
 from colonnade.core.options import path_part
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError
-from colonnade.jobs.job_file import Job, read_job
-from colonnade.jobs.table_sections import Files, Progress
-from colonnade.tables.align.alignment import who_learns
-from colonnade.tables.sheets import Sheet
+
+if TYPE_CHECKING:
+    from colonnade.jobs.job_file import Job
+    from colonnade.jobs.table_sections import Files, Progress
+    from colonnade.tables.sheets import Sheet
 
 
 @app.command(epilog="Example: colonnade align examples/credit/job.toml")
@@ -33,6 +34,8 @@ def align(
     quiet: Quiet = False,
 ) -> None:
     """Find the rows that all parties of a job have in common, privately; train nothing."""
+    from colonnade.jobs.job_file import read_job
+
     what = read_job(job)
     files = files_of_job(what, job)
     sheets = files.read()
@@ -61,6 +64,8 @@ def _show_columns(sheets: Sequence[Sheet], *, json: bool) -> None:
 
 def files_of_job(job: Job, path: Path) -> Files:
     """The job's files, or an error if it has none."""
+    from colonnade.jobs.table_sections import Files
+
     if not isinstance(job.data, Files):
         raise ConfigError(f"{path} loads a named data set, whose rows are aligned; write a [[party]] for every file.")
     return job.data
@@ -68,6 +73,8 @@ def files_of_job(job: Job, path: Path) -> Files:
 
 def who_learns_of(files: Files) -> tuple[str, ...]:
     """What each side will learn from the alignment of a job's files, and from a split by date."""
+    from colonnade.tables.align.alignment import who_learns
+
     names, split = [party.name for party in files.parties], files.prepare.by_date
     aligning = who_learns(files.align.mode or "psi", names, files.align.join or "inner")
     return (*aligning, *(() if split is None else (split.learns(names[0]),)))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.cli.app import Json, app, print_json
 from colonnade.errors import ConfigError
-from colonnade.federation.audit_check import LogVerdict, compare
-from colonnade.federation.audit_check import verify as verify_log
 from colonnade.federation.log_lines import one_line
-from colonnade.federation.public_keys import read_public
+
+if TYPE_CHECKING:
+    from colonnade.federation.audit_check import LogVerdict
 
 BROKEN = 1
 
@@ -34,6 +34,10 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check that logs are as they were written, and that two of one job agree; exit code 1 if not."""
+    from colonnade.federation.audit_check import compare
+    from colonnade.federation.audit_check import verify as verify_log
+    from colonnade.federation.public_keys import read_public
+
     paths = [log] if other is None else [log, other]
     if key and len(key) != len(paths):
         raise ConfigError(

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from colonnade.cli.app import Json, app, out, print_json
 from colonnade.cli.progress import bars, follow
-from colonnade.data import load
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import FolderError
-from colonnade.report import RunView, common_accuracy, read_summary, write_report
-from colonnade.report.words import duration, percent, size, what_left, what_shows
-from colonnade.run.train import train
-from colonnade.seal import Bits, Blind, RandomLabels, Seal
+from colonnade.report.words import duration, percent, size
 
-RUNS: dict[str, tuple[str, list[Seal]]] = {
-    "vafl": ("vafl", []),
-    "vimadmm": ("vimadmm", []),
-    "vimadmm-j-sealed": ("vimadmm-j", [Blind(), Bits(4), RandomLabels(epsilon=4.0)]),
-}
+if TYPE_CHECKING:
+    from colonnade.report.summary import RunView
+    from colonnade.seal import Seal
+
 EPOCHS = 30  # enough for the slowest of the methods, VAFL, with its default options
 MADE_BY_A_RUN = {"checkpoints", "config.json", "history.csv", "ledger.csv"}
 LOOK_EVERY = 1  # evaluate after every round, so that "rounds until" is exact
@@ -38,7 +33,10 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train three methods on digits cut over four parties, one under seals, and compare what each had to send."""
-    places = {name: folder / name for name in RUNS}
+    from colonnade.report.run_pages import write_report
+    from colonnade.report.summary import RunView, read_summary
+
+    places = {name: folder / name for name in _runs()}
     for place in places.values():
         _clear(place)
     make_folder(folder)
@@ -55,11 +53,22 @@ def demo(
         _tell(views, folder, page)
 
 
+def _runs() -> dict[str, tuple[str, list[Seal]]]:
+    """Each run's method and its seals."""
+    from colonnade.seal import Bits, Blind, RandomLabels
+
+    sealed: list[Seal] = [Blind(), Bits(4), RandomLabels(epsilon=4.0)]
+    return {"vafl": ("vafl", []), "vimadmm": ("vimadmm", []), "vimadmm-j-sealed": ("vimadmm-j", sealed)}
+
+
 def _train_all(places: dict[str, Path]) -> None:
+    from colonnade.data import load
+    from colonnade.run.train import train
+
     rows, test = load("digits", parties=4)
     with bars() as progress:
         for name, place in places.items():
-            method, seal = RUNS[name]
+            method, seal = _runs()[name]
             on_round = follow(progress, name)
             run = train(rows, method, epochs=EPOCHS, seal=seal, test=test, evaluate_every=LOOK_EVERY, on_round=on_round)
             run.save(place)  # once, because a checkpoint at every evaluation would take longer than the training
@@ -79,6 +88,8 @@ def _clear(place: Path) -> None:
 
 
 def _comparison(views: list[RunView]) -> dict[str, Any]:
+    from colonnade.report.summary import common_accuracy
+
     goal = common_accuracy(views) or 0.0
     ways = [view.reach(goal) or view.final for view in views]
     fewest = min(way["bytes"] for way in ways)
@@ -96,6 +107,8 @@ def _comparison(views: list[RunView]) -> dict[str, Any]:
 
 
 def _tell(views: list[RunView], folder: Path, page: Path) -> None:
+    from colonnade.report.run_words import what_left, what_shows
+
     comparison = _comparison(views)
     goal = percent(comparison["goal"], 0)
     table = Table("run", "accuracy", f"rounds to {goal}", f"sent to {goal}", "ratio", "computing", box=None)

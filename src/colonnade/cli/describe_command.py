@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,18 +12,16 @@ from colonnade.cli.align_command import aligning, who_learns_of
 from colonnade.cli.app import Json, Quiet, app, clean, echo, out, print_json
 from colonnade.cli.federation_command import JSON, LogFormat, MetricsPort, gather_all, one_side
 from colonnade.core.options import path_part
-from colonnade.description.description_result import Description
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ConfigError, RefusedError
-from colonnade.federation.owner_description import OwnerDescription
-from colonnade.federation.side_files import read_owner_file
-from colonnade.federation.side_sections import OwnerFile
-from colonnade.federation.terms import description_terms
-from colonnade.jobs.job_file import Job, parse_toml, read_job
-from colonnade.jobs.run_job import Gathered, describe_job, gather
-from colonnade.jobs.table_sections import Files
-from colonnade.report.description_page import description_page
 from colonnade.report.words import size
+
+if TYPE_CHECKING:
+    from colonnade.description.description_result import Description
+    from colonnade.federation.owner_description import OwnerDescription
+    from colonnade.federation.side_sections import OwnerFile
+    from colonnade.jobs.job_file import Job
+    from colonnade.jobs.run_job import Gathered
 
 
 @app.command(epilog="Example: colonnade describe examples/describe.toml --bins")
@@ -49,6 +47,11 @@ def describe(
 
     A job with [federation] is led between organisations: `colonnade party` takes part, if its [describe] allows it.
     """
+    from colonnade.federation.owner_description import OwnerDescription
+    from colonnade.federation.terms import description_terms
+    from colonnade.jobs.job_file import parse_toml, read_job
+    from colonnade.jobs.run_job import describe_job
+
     if "federation" not in parse_toml(job):
         if folder is not None or show_terms:
             raise ConfigError(f"--folder and --terms are for a job between organisations; {job} has no [federation].")
@@ -72,6 +75,8 @@ def describe(
 
 def _owner_file(job: Path) -> OwnerFile:
     """The owner's job; one that has no certificates may be meant for FLARE, where nothing is described."""
+    from colonnade.federation.side_files import read_owner_file
+
     try:
         return read_owner_file(job)
     except RefusedError as error:
@@ -98,11 +103,16 @@ def _write(found: Description, title: str, csv: Path | None, page: Path | None) 
         for table in ("columns", "bins"):
             write_text(folder / f"{table}.csv", found.to_csv(table))
     if page is not None:
+        from colonnade.report.description_page import description_page
+
         make_folder(page.parent)
         write_text(page, description_page(found, title))
 
 
 def _gathered(job: Job, *, quiet: bool) -> Gathered:
+    from colonnade.jobs.run_job import gather
+    from colonnade.jobs.table_sections import Files
+
     if not isinstance(job.data, Files):
         return gather(job)
     with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:

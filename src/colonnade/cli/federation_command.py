@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,20 +18,15 @@ from colonnade.cli.train_command import tell
 from colonnade.core.options import path_part
 from colonnade.errors import ColonnadeError, ConfigError
 from colonnade.federation.exit_codes import exit_of
-from colonnade.federation.extended_job import job_terms
-from colonnade.federation.job_folder import only_process_in
 from colonnade.federation.log_lines import log_to
-from colonnade.federation.owner_description import OwnerDescription
-from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.party_process import PartyProcess
-from colonnade.federation.prediction import Prediction
-from colonnade.federation.prometheus import Metrics, MetricsServer
-from colonnade.federation.side_files import read_owner_file, read_party_file
-from colonnade.federation.side_sections import OwnerFile
-from colonnade.report import RunView
-from colonnade.report.local_server import in_background
-from colonnade.run.training import Run
-from colonnade.study.scores import check_place
+
+if TYPE_CHECKING:
+    from colonnade.federation.owner_description import OwnerDescription
+    from colonnade.federation.owner_process import OwnerProcess
+    from colonnade.federation.prediction import Prediction
+    from colonnade.federation.prometheus import Metrics
+    from colonnade.federation.side_sections import OwnerFile
+    from colonnade.run.training import Run
 
 log = logging.getLogger(__name__)
 JSON = "json"
@@ -56,6 +51,11 @@ def owner(
     metrics_port: MetricsPort = None,
 ) -> None:
     """Lead a federation: wait for its parties, align, train; in a folder with checkpoints, go on from there."""
+    from colonnade.federation.extended_job import job_terms
+    from colonnade.federation.owner_process import OwnerProcess
+    from colonnade.federation.side_files import read_owner_file
+    from colonnade.report.summary import RunView
+
     with one_side(log_format, metrics_port) as metrics:
         quiet = quiet or log_format == JSON  # a reader of the JSON log expects nothing else on that stream
         job_file = read_owner_file(job)
@@ -79,6 +79,9 @@ def _predict(
     job_file: OwnerFile, folder: Path, files: list[str], to: Path | None, metrics: Metrics, *, quiet: bool
 ) -> None:
     """Score new rows that all sides have."""
+    from colonnade.federation.prediction import Prediction
+    from colonnade.study.scores import check_place
+
     if not files or to is None:
         raise ConfigError(
             "a prediction needs the owner's new file and a place for its scores; give --predict and --to."
@@ -120,6 +123,10 @@ def party(
     metrics_port: MetricsPort = None,
 ) -> None:
     """Take part in a federation with one's own columns, as far as PARTY.toml allows; ends when the job does."""
+    from colonnade.federation.job_folder import only_process_in
+    from colonnade.federation.party_process import PartyProcess
+    from colonnade.federation.side_files import read_party_file
+
     with one_side(log_format, metrics_port) as metrics:
         what = read_party_file(party_file)
         place = folder or Path("runs") / f"party-{path_part(what.party.name)}"
@@ -130,6 +137,9 @@ def party(
 @contextmanager
 def one_side(log_format: str, metrics_port: int | None) -> Iterator[Metrics]:
     """Set up the logs, metrics, signals and exit code of one side."""
+    from colonnade.federation.prometheus import Metrics, MetricsServer
+    from colonnade.report.local_server import in_background
+
     metrics = Metrics()
     with ending(metrics, as_json=log_format == JSON):
         log_to(log_format)

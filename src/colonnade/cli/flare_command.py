@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +14,9 @@ from colonnade.cli.train_command import tell
 from colonnade.core.options import path_part
 from colonnade.errors import ConfigError
 from colonnade.federation.log_lines import log_to
-from colonnade.federation.side_files import read_owner_file
-from colonnade.federation.side_sections import OwnerFile
-from colonnade.flare.job import export
-from colonnade.flare.submit import Submission, session
+
+if TYPE_CHECKING:
+    from colonnade.federation.side_sections import OwnerFile
 
 
 @app.command(epilog="Example: colonnade flare bank/job.toml --submit kits/admin@bank.example")
@@ -34,6 +33,9 @@ def flare(
     log_format: LogFormat = "lines",
 ) -> None:
     """Train on NVIDIA FLARE: every party is a site, and the owner is at the server; follow it to its results."""
+    from colonnade.federation.side_files import read_owner_file
+    from colonnade.flare.job import export
+
     with ending():
         log_to(log_format)
         job_file = read_owner_file(job, tls=False)
@@ -51,6 +53,9 @@ def flare(
 
 
 def _follow(job_file: OwnerFile, kit: Path, place: Path, *, json: bool) -> None:
+    from colonnade.flare.job import export
+    from colonnade.flare.submit import Submission, session
+
     with TemporaryDirectory() as draft, session(kit) as server:
         submission = Submission(server, list(job_file.others), job_file.federation.deadline, _note)
         outcome = submission.follow(export(job_file, Path(draft)), place)

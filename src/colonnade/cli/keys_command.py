@@ -9,8 +9,6 @@ import typer
 from typer.core import TyperGroup
 
 from colonnade.cli.app import Json, app, print_json
-from colonnade.federation.certificates import OWNER, common_name, fingerprint, make_keys
-from colonnade.federation.certificates import revoke as revoke_side
 
 BRING_YOUR_OWN = (
     "To bring your own certificates instead, put them in place of these: the owner's names its hosts (SAN) and is good "
@@ -53,6 +51,8 @@ def make(
 
     Run it again without --owner to add parties under the same CA. Nothing is ever overwritten.
     """
+    from colonnade.federation.certificates import OWNER, fingerprint, make_keys
+
     hosts = [host.strip() for host in owner.split(",") if host.strip()]
     sides = make_keys(folder, hosts, names, days=days)
     prints = {side.name: fingerprint((side / "cert.pem").read_bytes()) for side in sides}
@@ -76,6 +76,9 @@ def revoke(
     json: Json = False,
 ) -> None:
     """Put a side's certificate on the revocation list, crl.pem, which every side then needs again."""
+    from colonnade.federation.certificates import common_name, fingerprint
+    from colonnade.federation.certificates import revoke as revoke_side
+
     path = revoke_side(folder, name)
     pem = (folder / name / "cert.pem").read_bytes()
     if json:

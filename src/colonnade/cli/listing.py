@@ -5,20 +5,17 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import asdict, fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Column, Table
 
 from colonnade.cli.app import Json, app, out, print_json
-from colonnade.core.disclosure import SECRETS, worst, worst_label_word
-from colonnade.core.method import Method
-from colonnade.core.method import methods as all_methods
-from colonnade.data import Dataset, datasets
 from colonnade.errors import unknown
-from colonnade.runtime.disclosure_words import Situation, in_a_cell, sentences
-from colonnade.runtime.step_words import in_words, read_singly, replies
-from colonnade.seal import SEALS
+
+if TYPE_CHECKING:
+    from colonnade.core.method import Method
+    from colonnade.data import Dataset
 
 
 @app.command(epilog="Example: colonnade methods vimadmm")
@@ -27,6 +24,8 @@ def methods(
     json: Json = False,
 ) -> None:
     """List the methods, or one method with its options and where it comes from."""
+    from colonnade.methods import methods as all_methods
+
     known = all_methods()
     if name is not None and name not in known:
         raise unknown("method", name, known)
@@ -41,6 +40,8 @@ def methods(
 @app.command(epilog="Example: colonnade data --json")
 def data(json: Json = False) -> None:
     """List the data sets by name: size, licence, and whether they can be loaded here."""
+    from colonnade.data import datasets
+
     if json:
         print_json({name: {**asdict(known), "available": known.available} for name, known in datasets().items()})
         return
@@ -54,6 +55,8 @@ def data(json: Json = False) -> None:
 @app.command(epilog="Example: colonnade seals --json")
 def seals(json: Json = False) -> None:
     """List the seals that a message, or the labels, can be given on their way, with their options."""
+    from colonnade.seal import SEALS
+
     options = {kind: {field.name: field.default for field in fields(seal)} for kind, seal in SEALS.items()}
     if json:
         print_json(
@@ -78,6 +81,8 @@ def _row(dataset: Dataset) -> list[str]:
 
 
 def _facts(method: type[Method]) -> dict[str, Any]:
+    from colonnade.core.disclosure import worst, worst_label_word
+
     return {
         "name": method.name,
         "summary": method.summary,
@@ -94,12 +99,17 @@ def _facts(method: type[Method]) -> dict[str, Any]:
 
 
 def _blinding(method: type[Method]) -> str:
+    from colonnade.runtime.step_words import in_words, read_singly, replies
+
     summed = in_words(replies(method, method.summed_steps).values())
     singly = "".join(f"; it reads every party's {in_words([kind])} one by one" for kind in read_singly(method).values())
     return f"With Blind the owner reads only the sum of all parties' {summed}{singly}."
 
 
 def _show_methods(known: list[type[Method]]) -> None:
+    from colonnade.core.disclosure import SECRETS
+    from colonnade.runtime.disclosure_words import in_a_cell
+
     head = "summary", "a party sends", "the owner sends", "shows of labels", "of columns", "can be blinded?"
     table = Table(Column("name", no_wrap=True), *head, box=None)
     for method in known:
@@ -119,6 +129,9 @@ def _usual(method: type[Method], option: str, default: object) -> str:
 
 
 def _show_method(method: type[Method]) -> None:
+    from colonnade.core.disclosure import worst
+    from colonnade.runtime.disclosure_words import Situation, sentences
+
     out.print(f"{method.name}: {method.summary}", style="bold", highlight=False)
     out.print(f"A party sends {method.party_sends}; the owner sends {method.owner_sends}.", highlight=False)
     out.print(f"It learns {', '.join(method.tasks)}.", highlight=False)

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -21,7 +22,9 @@ from rich.text import Text
 from colonnade.cli.progress import score_in
 from colonnade.errors import printable
 from colonnade.report.words import duration, metric, size
-from colonnade.run.training import Run
+
+if TYPE_CHECKING:
+    from colonnade.run.training import Run
 
 BLOCKS, PLAIN = "▁▂▃▄▅▆▇█", ".:-=+*#%"
 WITHOUT_BLOCKS = {"dumb", "linux", "unknown", "vt100", "vt220"}  # terminals whose font lacks block characters

@@ -10,11 +10,6 @@ import typer
 from colonnade.cli.align_command import aligning
 from colonnade.cli.app import Json, Quiet, app, echo, print_json
 from colonnade.errors import ConfigError
-from colonnade.jobs.table_sections import files_of
-from colonnade.run.train import resume
-from colonnade.study.score_files import score, who_will_learn
-from colonnade.study.scores import check_place
-from colonnade.study.scores_over_time import dated_owner, scores_over_time, write_over_time
 
 
 @app.command(epilog="Example: colonnade predict runs/credit bank=new-bank.csv card=new-card.csv --to scores.csv")
@@ -39,6 +34,12 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Score the rows of new files with a trained run; only the owner gets the scores."""
+    from colonnade.jobs.table_sections import files_of
+    from colonnade.run.train import resume
+    from colonnade.study.score_files import score, who_will_learn
+    from colonnade.study.scores import check_place
+    from colonnade.study.scores_over_time import dated_owner, scores_over_time, write_over_time
+
     place, trained = check_place(to), resume(run, train=False)
     trained_on = files_of(trained.description)
     sheets = trained_on.read(_by_name(files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,11 @@ from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import bars, counted, follow
 from colonnade.cli.sweep_command import value_of
 from colonnade.errors import ConfigError, unknown
-from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run, refuse_federation
-from colonnade.jobs.job_file import read_job
-from colonnade.privacy.audit import BUDGET, checked_budget, chosen_attacks
-from colonnade.privacy.audit_result import FAILS_ON, Audit
+from colonnade.privacy.clock import BUDGET
+
+if TYPE_CHECKING:
+    from colonnade.jobs.audit_job import Rehearsal
+    from colonnade.privacy.audit_result import Audit
 
 FAILED = 3
 """Exit code: what --fail-on names was found."""
@@ -68,6 +69,11 @@ def audit(
     replayed: it is trained once more. The result is kept as audit.json in the run folder, for its report.
     Exit code 3: --fail-on was met. Exit code 4: canaries prove more epsilon than a seal grants.
     """
+    from colonnade.jobs.audit_job import audit_rehearsal, audit_run, refuse_federation
+    from colonnade.jobs.job_file import read_job
+    from colonnade.privacy.audit import checked_budget, chosen_attacks
+    from colonnade.privacy.audit_result import FAILS_ON
+
     if fail_on is not None and fail_on not in FAILS_ON:
         raise unknown("word of --fail-on", fail_on, FAILS_ON)
     chosen_attacks(attack or None)  # before hours of training
@@ -118,6 +124,9 @@ def _attacks(*, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
 
 def _rehearsal(planned: dict[str, Any], job: Path | None, seed: int) -> Rehearsal:
     """The training to rehearse: of a job file, or of a method on a named data set."""
+    from colonnade.jobs.audit_job import Rehearsal
+    from colonnade.jobs.job_file import read_job
+
     if job is not None:
         _check_no_plan(planned)
         return Rehearsal.of_job(read_job(job))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from colonnade.cli.app import err
 from colonnade.report.words import metric, size
-from colonnade.run.training import Run
+
+if TYPE_CHECKING:
+    from colonnade.run.training import Run
 
 NARROW = 80  # columns; on a narrower terminal a bar has no room for facts
 

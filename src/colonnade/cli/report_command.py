@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.app import Json, app, echo, print_json, remark
-from colonnade.report import RunView, not_comparable, not_finished, read_summary, write_report
 
 
 @app.command(epilog="Example: colonnade report runs/vafl-digits-0 runs/vimadmm-digits-0 --out both.html")
@@ -21,6 +20,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Write one page about one or several runs: curves, results, and what left the house."""
+    from colonnade.report.run_pages import not_comparable, not_finished, write_report
+    from colonnade.report.summary import RunView, read_summary
+
     summaries = [read_summary(run) for run in runs]
     written = write_report(summaries, page, pictures=pictures)
     apart = not_comparable(summaries)

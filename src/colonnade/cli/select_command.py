@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from colonnade.cli.app import Json, app, echo, out, print_json
-from colonnade.jobs.job_file import read_job
-from colonnade.jobs.run_job import select_job
 from colonnade.report.words import size
-from colonnade.selection.choice import Selection
+
+if TYPE_CHECKING:
+    from colonnade.selection.choice import Selection
 
 
 @app.command(epilog="Example: colonnade select examples/select.toml --json")
@@ -21,6 +21,9 @@ def select(
     json: Json = False,
 ) -> None:
     """Say which parties a job would train with, why, and what was opened to whom; train nothing."""
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.run_job import select_job
+
     selection = select_job(read_job(job))
     if json:
         print_json(selection.to_json())

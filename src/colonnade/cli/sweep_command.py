@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json as plain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.app import Json, Quiet, app, echo, print_json, remark
 from colonnade.errors import ConfigError
-from colonnade.jobs.job_file import read_job
-from colonnade.jobs.run_job import sweep_job
-from colonnade.study.sweep.sweep_table import Row
+
+if TYPE_CHECKING:
+    from colonnade.study.sweep.sweep_table import Row
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -36,6 +36,9 @@ def sweep(
     quiet: Quiet = False,
 ) -> None:
     """Train a job once for every combination of some values, or search them; keep every point, show one table."""
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.run_job import sweep_job
+
     values = dict(map(_values, over or ()))
     if len(values) < len(over or ()):
         raise ConfigError(f"--over names a key twice among {', '.join(over or ())}; give each key once.")

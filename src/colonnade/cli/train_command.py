@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,14 +17,14 @@ from colonnade.cli.live import live as live_view
 from colonnade.cli.progress import bars, follow
 from colonnade.cli.watch_command import watching
 from colonnade.errors import FolderError, unknown
-from colonnade.jobs.job_file import Job, read_job
-from colonnade.jobs.run_job import Gathered, gather, resume_job, select_job, train_job
-from colonnade.jobs.table_sections import Files
-from colonnade.report import RunView, read_summary
 from colonnade.report.words import metric, size
-from colonnade.run.loggers import Logger, MLflow, OnRound, TensorBoard, together
-from colonnade.run.training import Run
-from colonnade.selection.choice import Selection
+
+if TYPE_CHECKING:
+    from colonnade.jobs.job_file import Job
+    from colonnade.jobs.run_job import Gathered
+    from colonnade.run.loggers import Logger, OnRound
+    from colonnade.run.training import Run
+    from colonnade.selection.choice import Selection
 
 
 @app.command(epilog="Example: colonnade train examples/job.toml --folder runs/first")
@@ -43,6 +43,10 @@ def train(
     ] = None,
 ) -> None:
     """Train as a job file says; keep checkpoints, history, ledger and a report in a run folder."""
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.run_job import select_job
+    from colonnade.report.summary import RunView
+
     what = read_job(job)
     place = folder or what.default_folder
     loggers = _loggers(log or [], place)
@@ -66,6 +70,10 @@ def train(
 
 def _gather(job: Job, resumed: Path | None, *, quiet: bool) -> Gathered:
     """The job's tables; with files, first print what each party learns from their alignment."""
+    from colonnade.jobs.run_job import gather
+    from colonnade.jobs.table_sections import Files
+    from colonnade.report.summary import read_summary
+
     if not isinstance(job.data, Files):
         return gather(job)
     was = None if resumed is None else read_summary(resumed)["description"]
@@ -87,6 +95,8 @@ def _train(
     resume: bool,
     command: str,
 ) -> Run:
+    from colonnade.jobs.run_job import resume_job, train_job
+
     try:
         with redirect_stdout(sys.stderr), followers as on_round:  # Ray prints the output of its nodes to stdout
             if resume:
@@ -102,6 +112,8 @@ def _command(job: Path, folder: Path) -> str:
 
 def _loggers(names: list[str], folder: Path) -> list[Logger]:
     """The loggers of --log; made before training, so that a missing package is reported at once."""
+    from colonnade.run.loggers import MLflow, TensorBoard
+
     known: dict[str, Callable[[], Logger]] = {
         "tensorboard": lambda: TensorBoard(folder / "tensorboard"),
         "mlflow": lambda: MLflow(name=folder.name),
@@ -117,6 +129,8 @@ def _followers(
     label: str, folder: Path, loggers: list[Logger], *, live: bool, watch: bool, quiet: bool
 ) -> Iterator[OnRound]:
     """One ``on_round`` function for the bar or the live view and for the loggers; also serves the page."""
+    from colonnade.run.loggers import together
+
     with ExitStack() as stack:
         for logger in loggers:
             stack.callback(logger.close)

@@ -14,7 +14,6 @@ import typer
 from colonnade.cli.app import app, echo, remark, say
 from colonnade.errors import FolderError
 from colonnade.report.local_server import LOOPBACK, in_background
-from colonnade.report.watch_page import WatchServer
 
 
 @app.command(epilog="Example: colonnade watch runs/vafl-digits-0 --open")
@@ -25,6 +24,8 @@ def watch(
     browse: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a page that follows a run folder while it trains, until Ctrl-C."""
+    from colonnade.report.watch_page import WatchServer
+
     if not run.is_dir():
         raise FolderError(f"there is no folder {run}; give a run folder.")
     with WatchServer(run, host, port) as server, suppress(KeyboardInterrupt):
@@ -39,6 +40,8 @@ def watch(
 @contextmanager
 def watching(folder: Path) -> Iterator[None]:
     """Serve the page during training; afterwards browsers that have it open get the last state."""
+    from colonnade.report.watch_page import WatchServer
+
     with in_background(WatchServer(folder)) as server:
         remark(f"watch it at {server.address}")
         yield

@@ -278,7 +278,7 @@ def register(cls: MethodClass) -> MethodClass:
 def methods() -> dict[str, type[Method]]:
     """All registered methods by name.
 
-    >>> from colonnade.core.method import methods
+    >>> from colonnade.methods import methods
     >>> "vimadmm" in methods()
     True
     """

@@ -5,6 +5,7 @@ The classes in this module are such functions, which can also be compared and wr
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,23 @@ from torch import Tensor
 from colonnade.core.options import describe_builder, make_builder
 
 OptimizerBuilder = Callable[[Iterable[Tensor]], torch.optim.Optimizer]
+
+
+def _uncompiled(algorithm: type[Any]) -> type[Any]:
+    """The same optimiser, whose functions do not prepare for ``torch.compile`` around it.
+
+    Those preparations import the compiler when the first optimiser is made: 800 modules, which take nearly as long as
+    PyTorch itself, in every process that trains.
+    """
+    names = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(algorithm, name)) for name in names}
+    return type(algorithm.__name__, (algorithm,), {**plain, "step": torch.no_grad()(inspect.unwrap(algorithm.step))})
+
+
+UNCOMPILED: list[Callable[..., torch.optim.Optimizer]] = [
+    _uncompiled(one) for one in (torch.optim.SGD, torch.optim.AdamW, torch.optim.Adagrad)
+]
+_SGD, _AdamW, _Adagrad = UNCOMPILED
 
 
 @dataclass(frozen=True)
@@ -31,7 +49,7 @@ class SGD:
 
     def __call__(self, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
         """Build the optimiser."""
-        return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.decay)
+        return _SGD(parameters, lr=self.lr, momentum=self.momentum, weight_decay=self.decay)
 
 
 @dataclass(frozen=True)
@@ -52,7 +70,7 @@ class _Adaptive:
 class Adam(_Adaptive):
     """Adam with decoupled weight decay."""
 
-    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.AdamW
+    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = _AdamW
 
     lr: float = 0.001
 
@@ -61,7 +79,7 @@ class Adam(_Adaptive):
 class Adagrad(_Adaptive):
     """Adagrad."""
 
-    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adagrad
+    algorithm: ClassVar[Callable[..., torch.optim.Optimizer]] = _Adagrad
 
     lr: float = 0.01
 

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.optim import UNCOMPILED
 from colonnade.errors import CheckpointError
 
 Packed = dict[str, Tensor]
 MAX_DIMENSIONS = 8
 """The most dimensions of a tensor that is sent or saved."""
 ELEMENTWISE_OPTIMIZERS = (
+    *UNCOMPILED,
     torch.optim.SGD,
     torch.optim.Adam,
     torch.optim.AdamW,

@@ -16,7 +16,7 @@ def settled(method: Method, *, on_tables: bool) -> Method:
 
     On tables the optimiser is Adam, for pictures the paper's SGD; a rate without an optimiser is one of SGD.
 
-    >>> from colonnade.core.method import make_method
+    >>> from colonnade.methods import make_method
     >>> both = [settled(make_method("vimsgd"), on_tables=on_tables) for on_tables in (True, False)]
     >>> [(known.optimizer, known.lr) for known in both]
     [('adam', 0.001), ('sgd', 0.3)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from colonnade.disk.small_files import opened
 from colonnade.errors import ConfigError, FolderError, SealError
 from colonnade.federation.audit_log import FORMAT, LONGEST_LINE, START, checked_line, files_of, signed_bytes
-from colonnade.seal.key_agreement import verify as verify_signature
+from colonnade.signatures import verify as verify_signature
 
 
 @dataclass(frozen=True)

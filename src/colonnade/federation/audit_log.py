@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from colonnade.disk.whole_files import sync_folder
 from colonnade.errors import ConfigError, FolderError, printable
-from colonnade.seal.key_agreement import Identity, pack
+from colonnade.signatures import Identity, pack
 
 FORMAT = "colonnade/audit/1"
 FIRST_BYTES = b'{"n":1,"time":'  # of a log; its later files have another number

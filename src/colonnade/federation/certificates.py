@@ -37,7 +37,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from colonnade.disk.small_files import read_small
 from colonnade.disk.whole_files import write_bytes
 from colonnade.errors import FolderError, LinkError, RefusedError, printable
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 
 OWNER = "owner"
 LONGEST_NAME = 64  # of a certificate, by the standard

@@ -9,7 +9,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.owner_transport import OwnerTransport
 from colonnade.federation.terms import sign
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 
 log = logging.getLogger(__name__)
 Ask = Callable[[str], ColonnadeError | None]

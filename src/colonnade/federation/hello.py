@@ -7,7 +7,7 @@ import time
 from colonnade.errors import ManifestError, MessageError, RefusedError, SealError, printable
 from colonnade.federation.answer_forms import checked_answer
 from colonnade.federation.handshake import Facts, hex_of
-from colonnade.seal.key_agreement import Identity, pack, verify
+from colonnade.signatures import Identity, pack, verify
 from colonnade.version import __version__
 
 CLOCKS = 3600  # seconds that two clocks may be apart

@@ -22,7 +22,7 @@ from colonnade.federation.told_rows import TEST, parts_in
 from colonnade.jobs.table_sections import PartySection
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.schema import Schema
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.store.preparation_files import read_preparations
 from colonnade.tables.align.align_terms import AlignTerms
 from colonnade.tables.align.left_join import pair_terms

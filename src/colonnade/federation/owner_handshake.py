@@ -17,7 +17,7 @@ from colonnade.federation.job_parts import session_of
 from colonnade.federation.owner_transport import OwnerTransport
 from colonnade.federation.party_link import PartyLink
 from colonnade.federation.terms import check_signatures, digest, job_id, keys_in, sign
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 
 
 @dataclass(frozen=True)

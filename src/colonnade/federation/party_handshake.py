@@ -59,7 +59,7 @@ from colonnade.federation.terms import (
 from colonnade.federation.terms_forms import check_plan_form
 from colonnade.federation.told_rows import digest_of_rows
 from colonnade.runtime.remote.request_server import RequestServer
-from colonnade.seal.key_agreement import verify
+from colonnade.signatures import verify
 from colonnade.tables.prepare.prepare_tables import prepared_rows
 
 log = logging.getLogger(__name__)

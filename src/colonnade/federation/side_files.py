@@ -29,7 +29,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import methods
 from colonnade.core.options import check_name
 from colonnade.description.own_columns import PartyRules
 from colonnade.disk.small_files import read_json
@@ -55,6 +54,7 @@ from colonnade.federation.tls import split_address
 from colonnade.jobs.job_file import DataSection, Job, check_is_section, job_from, parse_toml, section
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection, check_choices
 from colonnade.learners import learners
+from colonnade.methods import methods
 from colonnade.models import KINDS
 from colonnade.run.absence import ALONE
 from colonnade.seal import SEALS, Blind

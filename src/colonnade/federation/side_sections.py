@@ -13,7 +13,7 @@ from colonnade.errors import ConfigError
 from colonnade.federation.certificates import Credentials
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.table_sections import AlignSection, PartySection, PrepareSection
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.wire.witness import MEGABYTES, MOST_ROWS, Recording
 
 ALL = "all"

@@ -17,16 +17,17 @@ from typing import Any
 from colonnade import models, seal
 from colonnade.core import optim
 from colonnade.core.disclosure import LABEL_SEALS, declares_labels
-from colonnade.core.method import Method, make_method
+from colonnade.core.method import Method
 from colonnade.core.option_names import stored_names
 from colonnade.description.describe_tables import rules_of
 from colonnade.errors import ConfigError, ManifestError
 from colonnade.federation.description_rules import BY_PARTY, description_learns, plain_rules
 from colonnade.federation.side_sections import LABELS, OwnerFile
 from colonnade.federation.terms_forms import check_terms_form
+from colonnade.methods import make_method
 from colonnade.runtime.disclosure_words import Situation, about_columns, about_labels, sentences
 from colonnade.runtime.step_words import in_words, read_singly, replies
-from colonnade.seal.key_agreement import Identity, pack, verify
+from colonnade.signatures import Identity, pack, verify
 from colonnade.tables.align.alignment import who_learns
 from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.version import __version__

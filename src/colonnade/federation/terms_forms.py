@@ -18,7 +18,6 @@ from typing import Any
 
 from colonnade import models
 from colonnade.core import optim
-from colonnade.core.method import methods
 from colonnade.core.option_names import stored_names
 from colonnade.core.settings import Settings
 from colonnade.core.task import TASKS
@@ -28,6 +27,7 @@ from colonnade.errors import MessageError, printable
 from colonnade.federation.side_sections import LABELS
 from colonnade.jobs.job_file import TrainSection
 from colonnade.jobs.table_sections import AlignSection, PrepareSection
+from colonnade.methods import methods
 from colonnade.seal import SEALS
 from colonnade.tables.align.align_terms import JOINS
 from colonnade.tables.prepare.time_split import MISSING

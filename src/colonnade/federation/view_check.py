@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from colonnade import seal
-from colonnade.core.method import make_method
 from colonnade.core.schedule import OWNER, schedule_of
 from colonnade.core.settings import Settings
 from colonnade.errors import CheckpointError, ColonnadeError, FolderError
@@ -20,6 +19,7 @@ from colonnade.federation.audit_check import log_entries
 from colonnade.federation.job_folder import JobFolder
 from colonnade.federation.packet_sample import SampledPacket, read_packets
 from colonnade.federation.view_record import RECORDED, index_digest
+from colonnade.methods import make_method
 from colonnade.runtime.remote.packet import read_packet
 from colonnade.seal import Seals
 from colonnade.seal.codec import Codec, is_state

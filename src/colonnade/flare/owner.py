@@ -19,7 +19,7 @@ from colonnade.flare.flare_fields import OK, fields_in, shareable_of
 from colonnade.flare.outcome import Outcome, copy_results, stopped_by
 from colonnade.flare.owner_connections import FlareListener
 from colonnade.flare.site_connection import TO_OWNER, Fields
-from colonnade.report import RunView
+from colonnade.report.summary import RunView
 
 
 class Owner(Controller):  # type: ignore[misc]  # nvflare has no types

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import Method, make_method
+from colonnade.core.method import Method
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
 from colonnade.data import load
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.run_job import gather, plan_of, selected_as
+from colonnade.methods import make_method
 from colonnade.privacy.audit import Progress, audit
 from colonnade.privacy.audit_file import write_audit
 from colonnade.privacy.audit_result import Audit
-from colonnade.report import read_summary
+from colonnade.report.summary import read_summary
 from colonnade.run.make_plan import make_plan, start
 from colonnade.run.train import resume
 from colonnade.run.training import Run

@@ -28,7 +28,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
-from colonnade.core.method import Method, make_method
+from colonnade.core.method import Method
 from colonnade.core.option_names import new_names
 from colonnade.core.options import LARGEST_SEED, MOST, check_name, path_part
 from colonnade.core.settings import TrainOptions
@@ -36,6 +36,7 @@ from colonnade.core.task import TASKS
 from colonnade.disk.small_files import read_toml
 from colonnade.errors import ConfigError, unknown
 from colonnade.jobs.table_sections import AlignSection, Files, PartySection, PrepareSection
+from colonnade.methods import make_method
 from colonnade.runtime.cluster import Cluster
 
 Builders = Any  # one builder, a list with one per party, or None for the default

@@ -9,7 +9,6 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
-from colonnade.core.method import make_method
 from colonnade.core.option_names import from_stored_names
 from colonnade.core.options import seed_of
 from colonnade.core.randomness import Sources
@@ -22,7 +21,8 @@ from colonnade.description.own_columns import PartyRules
 from colonnade.errors import CheckpointError, ConfigError
 from colonnade.jobs.job_file import Builders, DescribeSection, Job, SelectSection
 from colonnade.jobs.table_sections import Files, Progress
-from colonnade.report import read_summary
+from colonnade.methods import make_method
+from colonnade.report.summary import read_summary
 from colonnade.run.make_plan import make_plan, start
 from colonnade.run.train import resume
 from colonnade.run.training import Run

@@ -1,5 +1,9 @@
-"""The methods, one file each: citation and symbol map on top, both roles side by side, then the round."""
+"""The methods, one file each: citation and symbol map on top, both roles side by side, then the round.
 
+Who looks a method up by its name imports that from here, so that all of them are registered.
+"""
+
+from colonnade.core.method import make_method, methods
 from colonnade.methods.aggvfl import AggVFL
 from colonnade.methods.apfed import APFed
 from colonnade.methods.cvfl import CVFL
@@ -38,4 +42,6 @@ __all__ = [
     "OneShot",
     "SplitNN",
     "VFedMH",
+    "make_method",
+    "methods",
 ]

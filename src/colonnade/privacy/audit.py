@@ -22,7 +22,7 @@ from colonnade.privacy.audit_result import Audit
 from colonnade.privacy.audited_run import declared_level, evidence_of, facts_of_audit
 from colonnade.privacy.canaries import EpsilonProof, prove_epsilon
 from colonnade.privacy.cases import Case, Evidence, cases_of, column_names, is_silent, material_of
-from colonnade.privacy.clock import Clock
+from colonnade.privacy.clock import BUDGET, Clock
 from colonnade.privacy.material import Array, Material
 from colonnade.privacy.second_run import SecondTraining
 from colonnade.privacy.verdict import Attempt, Verdict, story
@@ -30,8 +30,6 @@ from colonnade.run.training import Run
 from colonnade.runtime.setup import threads
 from colonnade.wire.view import View
 
-BUDGET = 60.0
-"""CPU seconds."""
 CANARY_SECONDS = 4.0
 PASSED = 0.5
 """What an attack must gain over a guess by nobody where its secret was planted, or it decides nothing."""

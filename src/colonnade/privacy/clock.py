@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+BUDGET = 60.0
+"""CPU seconds for the attacks of an audit, if nobody says otherwise."""
+
 
 class Clock:
     """What is left of the budget, and what each attack cost so far."""

@@ -6,8 +6,9 @@ from html import escape
 
 from colonnade.report.html_table import Cell, table, whole
 from colonnade.report.learns import could_learn, seals_on, values_in
+from colonnade.report.run_words import what_dates_told, what_left, what_seals_did, what_shows
 from colonnade.report.summary import RunView
-from colonnade.report.words import percent, size, what_dates_told, what_left, what_seals_did, what_shows
+from colonnade.report.words import percent, size
 from colonnade.wire.ledger import OWNER, Line
 
 _SHORT = 12  # lines; a longer ledger is folded

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from colonnade.core.method import Method, make_method, methods
+from colonnade.core.method import Method
 from colonnade.core.metrics import watched_in
 from colonnade.core.task import TASKS
 from colonnade.disk.json_form import first_wrong
 from colonnade.errors import CheckpointError, ColonnadeError
+from colonnade.methods import make_method, methods
 from colonnade.privacy.audit_file import read_audit
 from colonnade.run.findings import numbers_in
 from colonnade.run.period_findings import PERIODS

@@ -12,8 +12,9 @@ from pathlib import Path
 from threading import Lock
 
 from colonnade.errors import CheckpointError, ColonnadeError
-from colonnade.report import live_page, read_summary, waiting_page
 from colonnade.report.local_server import LOOPBACK, HttpAnswer, LocalServer
+from colonnade.report.run_pages import live_page, waiting_page
+from colonnade.report.summary import read_summary
 from colonnade.store import checkpoint
 
 RECENT = 3.0  # seconds; an open page asks every two

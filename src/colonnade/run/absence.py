@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from colonnade.core.method import Method, methods
+from colonnade.core.method import Method
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table, is_partial, parties_of
 from colonnade.errors import AwayError, ConfigError, SealError, TableError, unknown
+from colonnade.methods import methods
 from colonnade.runtime.parties import AllParties
 from colonnade.seal import Seals
 from colonnade.wire.answer_memory import Absence

@@ -20,7 +20,7 @@ from colonnade.runtime.remote.ray_transport import RayTransport
 from colonnade.runtime.remote.remote_setup import RemoteSetup
 from colonnade.runtime.remote.transport import DirectTransport, Transport
 from colonnade.runtime.schema import Schema
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.store.secret_file import fresh_secret, secret_in
 from colonnade.store.state_folder import StateFolder
 from colonnade.wire.ledger import OWNER

@@ -14,7 +14,7 @@ from torch import nn
 
 from colonnade import models
 from colonnade.core import optim
-from colonnade.core.method import Method, make_method, methods
+from colonnade.core.method import Method
 from colonnade.core.options import MOST, count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
 from colonnade.core.settings import BATCH, EPOCHS, TABLE_ROUNDS, Settings, TrainOptions
@@ -24,6 +24,7 @@ from colonnade.core.usual_options import settled
 from colonnade.data.sharing import all_labels, schedule_for, warn_of_lonely_classes
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import ConfigError, ModelError, SealError, TableError, unknown
+from colonnade.methods import make_method, methods
 from colonnade.run.absence import check_known_rows, check_known_sums, check_policy, check_when_absent
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.training import Run

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from colonnade import models
 from colonnade.core import optim
-from colonnade.core.method import Method, make_method
+from colonnade.core.method import Method
 from colonnade.core.option_names import accepts_old_names
 from colonnade.core.options import MOST
 from colonnade.core.settings import Settings, TrainOptions
@@ -23,6 +23,7 @@ from colonnade.data.sharing import schedule_for
 from colonnade.data.stand_ins import stand_ins
 from colonnade.disk.whole_files import make_folder
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
+from colonnade.methods import make_method
 from colonnade.run.absence import DropOuts
 from colonnade.run.apart_setup import remote_setup_for
 from colonnade.run.make_plan import Many, make_plan, one_each, outline_of, rounds_of, start

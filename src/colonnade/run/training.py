@@ -253,7 +253,7 @@ class Run:
         ``maps`` are embedding maps to show, with ``points`` per party and ``labels``; they stay with the run.
         ``pictures`` puts every picture as SVG and its numbers as CSV beside the page.
         """
-        from colonnade.report import write_report  # the edge draws pictures; the loop must not depend on it
+        from colonnade.report.run_pages import write_report  # the edge draws pictures; the loop must not depend on it
 
         if maps is not None:
             self.findings |= map_findings(maps)

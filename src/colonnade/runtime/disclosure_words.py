@@ -162,7 +162,7 @@ def about_labels(method: Method) -> str:
 def in_a_cell(cls: type[Method], secret: str) -> str:
     """The worst level of a secret with many and with two classes, whatever the options, as a cell of a table.
 
-    >>> from colonnade.core.method import methods
+    >>> from colonnade.methods import methods
     >>> in_a_cell(methods()["splitnn"], "labels"), in_a_cell(methods()["apfed"], "labels")
     ('read', 'leaks')
     """

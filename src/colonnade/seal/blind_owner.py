@@ -22,7 +22,7 @@ from colonnade.errors import AwayError, MessageError, SealError
 from colonnade.seal.blind import SPREAD, Blind, SumCode
 from colonnade.seal.blind_party import BlindParty, mark_of, tensor_name
 from colonnade.seal.codec import from_wire
-from colonnade.seal.key_agreement import Hello, Identity, Ticket, roster_digest
+from colonnade.seal.key_agreement import Hello, Ticket, roster_digest
 from colonnade.seal.pack import Codes
 from colonnade.seal.recover_owner import RecoverableSum, SumSession, SumTicket
 from colonnade.seal.relay import Fields, heard, stacked
@@ -30,6 +30,7 @@ from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import total
 from colonnade.seal.shamir import threshold
 from colonnade.seal.subject import Form, Subject
+from colonnade.signatures import Identity
 
 SETUP = "setup"
 HELLO, SIGNATURE = (32, 16, 64), (64,)  # bytes: key, incarnation and signature; a signature

@@ -16,12 +16,13 @@ import torch
 from colonnade.errors import SealError
 from colonnade.seal.blind import Coded
 from colonnade.seal.codec import as_wire
-from colonnade.seal.key_agreement import Hello, Identity, Membership, Ticket
+from colonnade.seal.key_agreement import Hello, Membership, Ticket
 from colonnade.seal.recover import Advert, RecoverParty
 from colonnade.seal.relay import Fields, only, single, spoken, stacked, unstacked
 from colonnade.seal.secure_sum import Masker, SumLog
 from colonnade.seal.subject import Form, Subject
 from colonnade.seal.sum_book import SumBook, SumRules
+from colonnade.signatures import Identity
 
 RECOVERING = ("advertise", "share", "mask", "sign", "reveal")
 AGREEING = ("hello", "confirm", "join")

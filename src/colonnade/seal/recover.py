@@ -33,11 +33,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from colonnade.errors import SealError
 from colonnade.seal import shamir
-from colonnade.seal.key_agreement import PROTOCOL, Membership, Ticket, agree, expand, pack, verify
+from colonnade.seal.key_agreement import PROTOCOL, Membership, Ticket, agree, expand
 from colonnade.seal.masks import shift
 from colonnade.seal.pack import Codes
 from colonnade.seal.ring import Ring
 from colonnade.seal.secure_sum import SumLog, check_messages
+from colonnade.signatures import pack, verify
 
 PHASES = ("advertise", "share", "mask", "sign", "reveal")
 _TRIED = 2000  # sets of shares, to find whose does not fit

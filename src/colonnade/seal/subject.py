@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from colonnade.seal.key_agreement import PROTOCOL, pack
+from colonnade.seal.key_agreement import PROTOCOL
 from colonnade.seal.ring import Ring
+from colonnade.signatures import pack
 
 
 class Form(NamedTuple):

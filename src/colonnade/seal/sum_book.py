@@ -26,8 +26,8 @@ import numpy as np
 
 from colonnade.disk.whole_files import append_synced, sync_folder
 from colonnade.errors import CheckpointError, FolderError, SealError
-from colonnade.seal.key_agreement import pack
 from colonnade.seal.subject import Subject
+from colonnade.signatures import pack
 
 _HEAD = ["colonnade/sums/1"]
 

@@ -10,12 +10,13 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import softmax
 
-from colonnade.core.method import Method, make_method, methods
+from colonnade.core.method import Method
 from colonnade.core.option_names import new_names
 from colonnade.core.options import number
 from colonnade.core.table import Table, check_classes, check_federation
 from colonnade.core.task import Task
 from colonnade.errors import ConfigError, TableError
+from colonnade.methods import make_method, methods
 from colonnade.methods.local import Local
 from colonnade.run.train import train
 from colonnade.run.training import Run

@@ -16,8 +16,8 @@ from torch import Tensor
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.schema import Schema
 from colonnade.seal.blind_party import BlindParty
-from colonnade.seal.key_agreement import pack
 from colonnade.seal.subject import digest_of
+from colonnade.signatures import pack
 
 
 class History:

@@ -36,9 +36,10 @@ from colonnade.runtime.remote.state_store import MemoryStates, StateStore
 from colonnade.runtime.schema import Schema, kinds_of
 from colonnade.seal import Seals
 from colonnade.seal.blind_party import AGREEING, UNTOLD, BlindParty
-from colonnade.seal.key_agreement import Identity, Ticket
+from colonnade.seal.key_agreement import Ticket
 from colonnade.seal.subject import digest_of
 from colonnade.seal.sum_book import SumRules
+from colonnade.signatures import Identity
 from colonnade.wire.answer_memory import Peaks
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger

@@ -21,7 +21,7 @@ from colonnade.core.table import Table
 from colonnade.errors import AwayError, ConfigError, TrainingError
 from colonnade.runtime.cluster import Cluster, brief
 from colonnade.runtime.remote.party_server import PartySpec
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 
 
 class ServesRequests(Protocol):

@@ -13,7 +13,7 @@ from colonnade.runtime.plan import Plan
 from colonnade.runtime.remote.party_server import PartySpec
 from colonnade.runtime.remote.transport import Transport
 from colonnade.runtime.schema import Schema
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.wire.ledger import OWNER
 
 NOTHING = bytes(16)

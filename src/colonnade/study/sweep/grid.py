@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from colonnade.core.method import Method, make_method
+from colonnade.core.method import Method
 from colonnade.core.option_names import from_stored_names, new_names, stored_names
 from colonnade.core.options import count_of, whole
 from colonnade.core.table import Table, check_federation
@@ -25,6 +25,7 @@ from colonnade.disk.json_form import ANYTHING, NUMBER, TEXT, Form, Wrong, first_
 from colonnade.disk.small_files import read_json
 from colonnade.disk.whole_files import make_folder, write_text
 from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingError, unknown
+from colonnade.methods import make_method
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
 from colonnade.study.sweep.cluster_sweep import over_cluster

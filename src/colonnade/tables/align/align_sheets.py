@@ -13,7 +13,7 @@ from colonnade.core.options import seed_of, whole
 from colonnade.errors import ConfigError, NoCommonIdError, PrivacyError, TableError, unknown
 from colonnade.runtime.group import ProtocolGroup
 from colonnade.runtime.setup import local_parties
-from colonnade.seal.key_agreement import Identity
+from colonnade.signatures import Identity
 from colonnade.tables.align.align_terms import JOINS, MODES, AlignTerms
 from colonnade.tables.align.alignment import Alignment, who_learns
 from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from colonnade.errors import MessageError, PrivacyError
-from colonnade.seal.key_agreement import pack
+from colonnade.signatures import pack
 
 MODES = ("psi", "plain")
 JOINS = ("inner", "left")

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from colonnade.core.step import party_step
 from colonnade.errors import MessageError, PrivacyError, SealError
-from colonnade.seal.key_agreement import Hello, Identity, Membership
+from colonnade.seal.key_agreement import Hello, Membership
+from colonnade.signatures import Identity
 from colonnade.tables.align.align_messages import (
     CHUNK,
     GREETED,

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import pack
+from colonnade.signatures import pack
 
 _NONCE = 12
 OVER = _NONCE + 16

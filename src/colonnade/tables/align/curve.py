@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from colonnade.errors import ConfigError, SealError
-from colonnade.seal.key_agreement import pack
+from colonnade.signatures import pack
 
 try:
     from nacl.bindings import crypto_core_ed25519_add, crypto_scalarmult

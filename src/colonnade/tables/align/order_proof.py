@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import Membership, Ticket, pack
+from colonnade.seal.key_agreement import Membership, Ticket
+from colonnade.signatures import pack
 from colonnade.tables.align.curve import lone_point
 
 MAC_BYTES = 32

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.errors import SealError
-from colonnade.seal.key_agreement import pack
+from colonnade.signatures import pack
 
 
 def hashes(ids: Sequence[bytes], seed: int) -> list[bytes]:
