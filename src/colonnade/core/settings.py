@@ -28,6 +28,9 @@ class TrainOptions:
     when_absent: str | None = None
     task: str | None = None
     weights: Any = None
+    device: Any = None
+    precision: str | None = None
+    move_tables: bool | None = None
 
     @property
     def given(self) -> dict[str, Any]:

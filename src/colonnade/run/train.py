@@ -66,6 +66,9 @@ def train(
     absent: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     record: bool | Recording = False,
+    device: str | Sequence[str] = "cpu",
+    precision: str = "float32",
+    move_tables: bool = False,
 ) -> Run:
     """Train one model over a federation and give the finished run.
 
@@ -94,6 +97,9 @@ def train(
     from a round's number, counted from 0, to the names of those who are absent from it.
     ``record`` keeps what travels about a sample of rows (``run.view``, and in the folder), so that it can be audited;
     it changes no message and no number. ``cn.Recording(rows=5000, megabytes=256)`` keeps more than usual.
+    ``device`` is where networks compute: "cpu", "cuda", "cuda:1", "mps", or "auto" for the first that is there; a list
+    has one per party, and the owner computes with the first. ``precision="bf16"`` lets the parties' networks compute
+    with 16 bits. Batches travel to a device unless ``move_tables=True`` moves whole tables there.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -119,6 +125,9 @@ def train(
         threads=threads,
         missing=missing,
         when_absent=when_absent,
+        device=device,
+        precision=precision,
+        move_tables=move_tables,
     )
     plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
     run = start(plan, tables, folder, record=_recording(record))

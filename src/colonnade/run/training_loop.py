@@ -20,7 +20,6 @@ from colonnade.run import run_files
 from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
 from colonnade.run.findings import find, known_importance
 from colonnade.run.period_findings import Judged, by_period
-from colonnade.runtime.setup import threads
 from colonnade.store import checkpoint
 from colonnade.wire.answer_memory import Absence
 
@@ -38,7 +37,7 @@ def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] 
             "the run was opened without the tables that it was trained on, so it can only predict; "
             "give them to resume to train on."
         )
-    with threads(run.settings.threads):
+    with run.model.working():
         _insist(run, lambda: _set_out(run, test))
         while run.round < run.settings.rounds and not run.stopped:
             # Silent until it is decided whom to wait for: a simulated drop-out would drop out again, for ever.
