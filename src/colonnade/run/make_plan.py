@@ -259,6 +259,11 @@ def devices_for(asked: TrainOptions, parties: Sequence[Table], *, here: bool) ->
     return () if all(device == HOST for device in each) else tuple(each)
 
 
+def devices_in(devices: Sequence[Device]) -> dict[str, Any]:
+    """Where the parties compute, as a run folder has it; nothing if all do on the host."""
+    return {"devices": [device.plain() for device in devices]} if devices else {}
+
+
 def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:
     """What a run folder says of its run, so that it can be resumed."""
     return {
@@ -266,7 +271,7 @@ def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:
         "model": [models.describe(builder) for builder in plan.models],
         "optimizer": [optim.describe(builder) for builder in plan.optimizers],
         "seal": describe(plan.seal),
-        **({"devices": [device.plain() for device in plan.devices]} if plan.devices else {}),
+        **devices_in(plan.devices),
         "data": tables[0].origin,
         "columns": {table.name: _columns(table.source_names) for table in tables if table.source_names},
         **outline_of(tables),

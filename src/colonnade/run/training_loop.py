@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.device import reason
 from colonnade.core.method import Turn
 from colonnade.core.metrics import watched_in
 from colonnade.core.table import Table
@@ -144,7 +145,10 @@ def _train_round(run: Run) -> tuple[float | None, frozenset[str]]:
 
 def _loss_of(run: Run, turn: Turn) -> float:
     with run.model.half.peaks.naming():
-        loss = float(run.method.round(run.owner, run.parties, turn))
+        try:
+            loss = float(run.method.round(run.owner, run.parties, turn))
+        except torch.OutOfMemoryError as error:
+            raise TrainingError(f"the owner cannot compute round {turn.round}: {reason(error)}.") from error
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the owner's loss is {loss} in round {run.round} of {run.method.name}; "
