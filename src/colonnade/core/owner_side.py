@@ -10,7 +10,8 @@ from torch import Tensor
 
 from colonnade.core.device import HOST, Device, moved
 from colonnade.core.randomness import Randomness
-from colonnade.core.schedule import Turn
+from colonnade.core.schedule import OWNER, Turn
+from colonnade.core.state import Packed, unpack
 from colonnade.core.task import Task
 
 
@@ -113,6 +114,11 @@ class Owner:
         """Bring the method's state to the owner's device; what was drawn for it was drawn on the host."""
         if not self.device.is_host:
             vars(self).update(moved(self.kept(), self.device))
+
+    def restore(self, packed: Packed) -> None:
+        """Take the method's state back, on whatever device it was saved."""
+        unpack(self.kept(), packed, OWNER)
+        self.move()
 
     def kept(self) -> dict[str, Any]:
         """The method's state at the owner, by name."""

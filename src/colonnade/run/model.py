@@ -13,7 +13,7 @@ from torch import Tensor
 from colonnade.core.device import repeatable
 from colonnade.core.method import Turn
 from colonnade.core.schedule import PREDICT_ROWS
-from colonnade.core.state import Packed, pack, unpack
+from colonnade.core.state import Packed, pack
 from colonnade.core.table import Table, check_federation, is_partial, owners_of, parties_of
 from colonnade.core.task import Task, make_task
 from colonnade.data.sharing import all_labels, schedule_for
@@ -215,7 +215,7 @@ class Model:
             finally:
                 self.owner.absent = frozenset()
                 if refits:
-                    unpack(self.owner.kept(), before, OWNER)
+                    self.owner.restore(before)
 
     def present(self, absent: frozenset[str]) -> list[str]:
         """Those who were asked and are not absent."""

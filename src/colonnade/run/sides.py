@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.core.method import Owner
 from colonnade.core.randomness import Sources
-from colonnade.core.state import Packed, pack, under, unpack
+from colonnade.core.state import Packed, pack, under
 from colonnade.core.table import Table, owners_of, parties_of
 from colonnade.core.task import Task, Values
 from colonnade.data.sharing import all_labels, places_of
@@ -73,8 +73,7 @@ class Sides:
 
     def restore(self, states: dict[str, Packed]) -> None:
         """Take back what :meth:`states` gave."""
-        unpack(self.owner.kept(), states[OWNER], OWNER)
-        self.owner.move()
+        self.owner.restore(states[OWNER])
         self.half.memory.load(under(states[OWNER], "heard"))
         if self.owners is not None:
             self.owners.load([states[f"owner-{k:03d}"] for k in range(len(self.owners))])
