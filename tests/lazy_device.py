@@ -5,13 +5,14 @@ by :class:`Mended`, none of which CUDA has:
 
 - what ``unbind``, ``split`` or iteration gives is on the host, and says that it is not;
 - a Python number times a tensor without dimensions is float64 when it is computed, whatever the tensor is;
-- under a dispatch mode, such as this one and ``HostDraws``, it is asked for views, and has copies only.
+- under a dispatch mode, such as this one and ``HostDraws``, it is asked for views that it does not have.
 
 It cannot be taken back once it is there, so tests use it in a process of their own.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -35,10 +36,18 @@ class Mended(TorchDispatchMode):
         kwargs, name = kwargs or {}, func._schema.name.removeprefix("aten::")
         if name in ("mul", "div") and is_lazy(args[0]) and not args[0].ndim and isinstance(args[1], float | int):
             return func(args[0], torch.tensor(args[1], dtype=args[0].dtype, device=NAME), *args[2:], **kwargs)
-        if func.is_view and args and is_lazy(args[0]) and hasattr(torch.ops.aten, f"{name}_copy"):
-            copied = getattr(getattr(torch.ops.aten, f"{name}_copy"), func._overloadname)(*args, **kwargs)
-            return tree_map(lambda part: part.to(NAME), copied)
+        if func.is_view and args and is_lazy(args[0]):
+            return _view(func, name, args, kwargs)
         return func(*args, **kwargs)
+
+
+def _view(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """A view, or a copy of what it would show where there are no views."""
+    with suppress(RuntimeError):
+        if name not in ("unbind", "split", "split_with_sizes"):
+            return func(*args, **kwargs)
+    copy = getattr(getattr(torch.ops.aten, f"{name}_copy"), func._overloadname)
+    return tree_map(lambda part: part.to(NAME), copy(*args, **kwargs))
 
 
 def is_lazy(value: object) -> bool:
