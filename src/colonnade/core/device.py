@@ -36,9 +36,9 @@ class Device:
 
     >>> Device().is_host, Device("auto").here().precision
     (True, 'float32')
-    >>> Device("cuda:97").here()
+    >>> Device("cuda", precision="double")
     Traceback (most recent call last):
-    colonnade.errors.ConfigError: device='cuda:97' is not on this machine, which has cpu; give one of those, or 'auto'.
+    colonnade.errors.ConfigError: unknown precision 'double'; known: bf16, float32.
     """
 
     name: str = "cpu"

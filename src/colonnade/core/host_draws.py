@@ -2,7 +2,8 @@
 
 A device has a generator of its own, with other numbers and a seed of 64 bits. A side's numbers shall be the same on
 every device, and follow from all of its secret (``core/randomness.py``). So operations that draw are computed on the
-host. Only networks that may draw pay for that: layers that surely do not are known by where torch has them.
+host. Only networks that may draw pay for that: torch's layers that surely do not are known by where torch has them, and
+a layer of another kind can say ``draws = False``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ _BUT = (nn.RReLU, nn.MultiheadAttention, nn.FractionalMaxPool2d, nn.FractionalMa
 
 
 def may_draw(modules: Iterable[nn.Module]) -> bool:
-    """Whether some of these layers may draw numbers when they compute; not those of torch that never do.
+    """Whether some of these layers may draw numbers when they compute; not those that never do, or say so.
 
     >>> may_draw(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).modules()), may_draw([nn.Dropout()])
     (False, True)
     """
-    return any(type(module).__module__ not in _DRAW_NOTHING or isinstance(module, _BUT) for module in modules)
+    return any(getattr(module, "draws", _is_unknown(module)) for module in modules)
+
+
+def _is_unknown(module: nn.Module) -> bool:
+    where = type(module).__module__
+    known = where in _DRAW_NOTHING or where.startswith("colonnade.models.")
+    return not known or isinstance(module, _BUT)
 
 
 class HostDraws(TorchDispatchMode):

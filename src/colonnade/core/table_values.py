@@ -64,7 +64,7 @@ def known_of(known: Any, rows: int, name: str, *, has_columns: bool) -> Tensor |
     """Which rows are known, bool [rows]; None if all are."""
     if known is None:
         return None
-    mask = torch.as_tensor(known)
+    mask = torch.as_tensor(known).cpu()
     if mask.dtype != torch.bool or mask.ndim != 1:
         raise TableError(
             f"known of table '{name}' came as {mask.dtype} of shape {tuple(mask.shape)}; give one bool per row."

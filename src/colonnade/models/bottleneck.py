@@ -59,6 +59,8 @@ class Bottleneck(LinearDecision):
 class DrawnEmbedding(nn.Module):
     """Draws embeddings [rows, width] from means and log variances side by side [rows, 2 width]."""
 
+    draws = True
+
     def __init__(self, strength: float) -> None:
         super().__init__()
         self.strength = strength

@@ -105,6 +105,7 @@ class Model:
                 f"soft targets came for a run whose labels are protected by {self.seals.labels.kind}; they would carry "
                 "the true labels past it, so leave one of the two out."
             )
+        targets = targets.cpu() if isinstance(targets, Tensor) else targets
         self._taught = self.task.check_targets(targets, self.owner.rows)
         self.sides.teach(self.task.inside(self._taught))
 

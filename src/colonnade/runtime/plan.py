@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from colonnade.core.device import HOST, Device
+from colonnade.core.device import HOST, Device, exists
 from colonnade.core.method import Method
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.settings import Settings
@@ -34,8 +34,13 @@ class Plan:
 
     @property
     def owner_device(self) -> Device:
-        """Where the owner computes: with the first party, which it is if it has columns; learners are on the host."""
-        return HOST if self.method.whole_rounds else self.device_of(0).here()
+        """Where the owner computes: with the first party, which it is if it has columns; learners are on the host.
+
+        On a cluster it is on the host, if its process does not have the device of the first party's.
+        """
+        first = self.device_of(0)
+        elsewhere = self.settings.runtime == "ray" and first.name != "auto" and not exists(first.name)
+        return HOST if self.method.whole_rounds or elsewhere else first.here()
 
     @property
     def seals(self) -> Seals:
