@@ -109,13 +109,8 @@ class Device:
         return type(message)(*(tensor.detach().cpu() for tensor in message))
 
     def move(self, module: nn.Module, whose: str) -> nn.Module:
-        """A network of the host, here; one that is not wholly on the host, or cannot leave it, is refused."""
-        where = sorted({str(tensor.device) for tensor in (*module.parameters(), *module.buffers())})
-        if where not in ([], ["cpu"]):
-            raise ModelError(
-                f"the network of '{whose}' is built on {' and '.join(where)}; build all of it on the host (cpu), and "
-                "choose where it computes by device=."
-            )
+        """A network of the host, here; one that cannot leave the host is refused."""
+        check_on_host(module, whose)
         if self.is_host:
             return module
         try:
@@ -135,6 +130,16 @@ class Device:
 
 
 HOST = Device()
+
+
+def check_on_host(module: nn.Module, whose: str) -> None:
+    """Refuse a network that is not wholly on the host when it is built."""
+    where = sorted({str(tensor.device) for tensor in (*module.parameters(), *module.buffers())})
+    if where not in ([], ["cpu"]):
+        raise ModelError(
+            f"the network of '{whose}' is built on {' and '.join(where)}; build all of it on the host (cpu), and "
+            "choose where it computes by device=."
+        )
 
 
 def found() -> list[str]:
