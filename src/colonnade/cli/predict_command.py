@@ -30,6 +30,9 @@ def predict(
         Path | None,
         typer.Option(metavar="FILE", help="Scores by month as CSV, if the owner's new file has dates and labels."),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where to compute: cpu, cuda, mps or auto.", show_default="the run's")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,7 +43,7 @@ def predict(
     from colonnade.study.scores import check_place
     from colonnade.study.scores_over_time import dated_owner, scores_over_time, write_over_time
 
-    place, trained = check_place(to), resume(run, train=False)
+    place, trained = check_place(to), resume(run, train=False, device=device)
     trained_on = files_of(trained.description)
     sheets = trained_on.read(_by_name(files))
     how, split = trained_on.align, trained_on.prepare.by_date

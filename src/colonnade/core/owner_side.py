@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from colonnade.core.device import HOST, Device, moved
 from colonnade.core.randomness import Randomness
-from colonnade.core.schedule import Turn
+from colonnade.core.schedule import OWNER, Turn
+from colonnade.core.state import Packed, unpack
 from colonnade.core.task import Task
 
 
@@ -24,17 +26,26 @@ class Owner:
     """The owner's side: the labels, and the method's own state.
 
     Modules, parameters, optimisers and tensors that a method assigns in :meth:`Method.start` are the owner's state:
-    they are saved and loaded by name. The attributes that the constructor sets are not part of it.
+    they are saved and loaded by name, and live on the owner's ``device``. The attributes that the constructor sets are
+    not part of it.
     """
 
     def __init__(
-        self, labels: Tensor, task: Task, parties: int, randomness: Randomness, *, has_columns: bool = False
+        self,
+        labels: Tensor,
+        task: Task,
+        parties: int,
+        randomness: Randomness,
+        *,
+        has_columns: bool = False,
+        device: Device = HOST,
     ) -> None:
         self.tables = {"train": labels}
         self.task = task
         self.parties = parties
         self.has_columns = has_columns  # then it is also party 0
         self.randomness = randomness
+        self.device = device
         self.soft: Tensor | None = None  # replaces the labels in training: protected ones, or a teacher's outputs
         self.protected = False  # whether those are protected ones
         self.masks: dict[str, Tensor] = {}  # by table: which rows each party has; none if all have all
@@ -63,14 +74,19 @@ class Owner:
     def labels(self, turn: Turn) -> Tensor:
         """The labels of the turn's rows in the form that training uses: class numbers, or one number per output."""
         if self.soft is not None and turn.training:
-            return self.soft.index_select(0, turn.rows)
-        return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
+            return self.device.bring(self.soft.index_select(0, turn.rows))
+        return self._true_labels(turn)
 
     def own_labels(self, turn: Turn) -> Tensor:
         """The labels for work that no other side sees anything of: not the noisy ones that protect what is sent."""
-        if self.protected:
-            return self.task.inside(self.tables[turn.table].index_select(0, turn.rows))
-        return self.labels(turn)
+        return self._true_labels(turn) if self.protected else self.labels(turn)
+
+    def _true_labels(self, turn: Turn) -> Tensor:
+        return self.device.bring(self.task.inside(self.tables[turn.table].index_select(0, turn.rows)))
+
+    def places(self, turn: Turn) -> Tensor:
+        """The turn's rows as an index of what the method keeps for every row."""
+        return self.device.bring(turn.rows)
 
     def classes(self, turn: Turn) -> Tensor:
         """The class numbers of the turn's rows, for a seal that hides them; no method reads them."""
@@ -82,7 +98,7 @@ class Owner:
         shape = self.parties, len(turn.rows)
         known = torch.ones(shape, dtype=torch.bool) if mask is None else mask.index_select(1, turn.rows)
         known[sorted(self.absent)] = False
-        return known
+        return self.device.bring(known)
 
     def loss(self, o: Tensor, turn: Turn) -> Tensor:
         """The mean loss of the turn's rows."""
@@ -93,6 +109,16 @@ class Owner:
         self.protected = True
         self.soft = labels.protect(self.tables["train"], self.outputs, self.randomness.key("labels"))
         return self.soft
+
+    def move(self) -> None:
+        """Bring the method's state to the owner's device; what was drawn for it was drawn on the host."""
+        if not self.device.is_host:
+            vars(self).update(moved(self.kept(), self.device))
+
+    def restore(self, packed: Packed) -> None:
+        """Take the method's state back, on whatever device it was saved."""
+        unpack(self.kept(), packed, OWNER)
+        self.move()
 
     def kept(self) -> dict[str, Any]:
         """The method's state at the owner, by name."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.device import HOST, Device
 from colonnade.core.net import Net
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.schedule import Turn
@@ -32,7 +33,8 @@ class Mine(ABC):
     task: Task
     """The task as all sides know it; at one of several owners it also has the weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device = HOST) -> None:
+        self.device = device  # of the networks, and of all tensors of a step
         self.nets: dict[str, Net] = {}
         self.leaders: Mapping[str, float] = {}  # the owners this party replies to, and each one's share of the rows
         self.memory: dict[str, Tensor] = {}  # kept from round to round, saved in checkpoints
@@ -54,7 +56,7 @@ class Mine(ABC):
 
     def known(self, turn: Turn) -> Tensor:
         """Which of the turn's rows this party really has, bool [rows]; the inputs of the others mean nothing."""
-        return torch.ones(len(turn.rows), dtype=torch.bool)
+        return torch.ones(len(turn.rows), dtype=torch.bool, device=self.device.at)
 
     def unaligned(self) -> Tensor | None:
         """This party's rows that no other party has, scaled, float32; for learning alone."""

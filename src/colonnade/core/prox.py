@@ -51,7 +51,7 @@ def cross_entropy_prox(
 
     ``total`` and ``dual`` are [b, C]; ``target`` is class numbers [b] or probability rows [b, C]; ``weights`` w are
     [b, 1], or all one.
-    The result has the dtype of ``total`` (the work is done in float64) and carries no gradient.
+    The result has the dtype and device of ``total`` (the work is done in float64) and carries no gradient.
 
     >>> zeros = torch.zeros(1, 2, dtype=torch.float64)
     >>> z = cross_entropy_prox(zeros, zeros, torch.tensor([0]), rho=1.0)
@@ -62,12 +62,12 @@ def cross_entropy_prox(
     with torch.no_grad():
         rate: float | Tensor = rho
         if weights is not None:
-            rate = rho / weights.double()
-            target = weights.double() * (target if target.dim() == 2 else one_hot(target.long(), total.shape[1]))
+            rate = rho / _exact(weights)
+            target = _exact(weights) * _exact(target if target.dim() == 2 else one_hot(target.long(), total.shape[1]))
         centre = _centre(total, dual, target, rho)
         _check_finite(centre)
         # The shift by the largest entry keeps L in [-1/rho, log C], so large logits cost no digits below.
-        return (centre - _softmax_at_optimum(centre - centre.amax(1, keepdim=True), rate) / rate).to(total.dtype)
+        return (centre - _softmax_at_optimum(centre - centre.amax(1, keepdim=True), rate) / rate).to(total)
 
 
 def squared_prox(total: Tensor, dual: Tensor, target: Tensor, rho: float) -> Tensor:
@@ -78,9 +78,9 @@ def squared_prox(total: Tensor, dual: Tensor, target: Tensor, rho: float) -> Ten
     """
     _check(total, dual, target, rho, [total.shape])
     with torch.no_grad():
-        z = (target.double() + dual.double() + rho * total.double()) / (1.0 + rho)
+        z = (_exact(target) + _exact(dual) + rho * _exact(total)) / (1.0 + rho)
         _check_finite(z)
-        return z.to(total.dtype)
+        return z.to(total)
 
 
 def logistic_prox(total: Tensor, dual: Tensor, target: Tensor, rho: float, weights: Tensor | None = None) -> Tensor:
@@ -93,12 +93,12 @@ def logistic_prox(total: Tensor, dual: Tensor, target: Tensor, rho: float, weigh
     """
     _check(total, dual, target, rho, [total.shape])
     with torch.no_grad():
-        ratio = (torch.ones_like(target) if weights is None else weights).double() / rho
-        centre = torch.add(total.double(), dual.double(), alpha=1.0 / rho) + ratio * target.double()
+        ratio = _exact(torch.ones_like(target) if weights is None else weights) / rho
+        centre = torch.add(_exact(total), _exact(dual), alpha=1.0 / rho) + ratio * _exact(target)
         _check_finite(centre)
         mirrored = centre > ratio / 2  # where the root is positive
         z = _negative_root(torch.where(mirrored, ratio - centre, centre), ratio)
-        return torch.where(mirrored, -z, z).to(total.dtype)
+        return torch.where(mirrored, -z, z).to(total)
 
 
 def _check(total: Tensor, dual: Tensor, target: Tensor, rho: float, shapes: Sequence[torch.Size]) -> None:
@@ -108,6 +108,11 @@ def _check(total: Tensor, dual: Tensor, target: Tensor, rho: float, shapes: Sequ
         shown = f"total {list(total.shape)}, dual {list(dual.shape)} and target {list(target.shape)}"
         expected = "[b] or [b, C]" if len(shapes) > 1 else "[b, C]"
         raise TrainingError(f"the z-step got {shown}, expected [b, C], [b, C] and {expected}; correct the shapes.")
+
+
+def _exact(values: Tensor) -> Tensor:
+    """As float64; where there is none, on the host."""
+    return (values.cpu() if values.device.type == "mps" else values).double()
 
 
 def _check_finite(values: Tensor) -> None:
@@ -120,10 +125,10 @@ def _check_finite(values: Tensor) -> None:
 
 def _centre(total: Tensor, dual: Tensor, target: Tensor, rho: float) -> Tensor:
     """S = total + (y + dual) / rho in float64."""
-    centre = torch.add(total.double(), dual.double(), alpha=1.0 / rho)
+    centre = torch.add(_exact(total), _exact(dual), alpha=1.0 / rho)
     if target.dim() == 2:
-        return centre.add_(target.double(), alpha=1.0 / rho)
-    index = target.long().unsqueeze(1)
+        return centre.add_(_exact(target), alpha=1.0 / rho)
+    index = target.long().unsqueeze(1).to(centre.device)
     return centre.scatter_add_(1, index, centre.new_full(index.shape, 1.0 / rho))
 
 

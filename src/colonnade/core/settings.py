@@ -28,6 +28,9 @@ class TrainOptions:
     when_absent: str | None = None
     task: str | None = None
     weights: Any = None
+    device: Any = None
+    precision: str | None = None
+    move_tables: bool | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -47,6 +50,9 @@ USUAL: dict[str, Any] = {
     "threads": 1,
     "missing": "refuse",
     "when_absent": "wait",
+    "device": "cpu",
+    "precision": "float32",
+    "move_tables": False,
 }
 """The options that have a usual value; the others follow from the tables, or are left out."""
 BATCH = 256

@@ -81,7 +81,12 @@ def unpack_optimizer(optimizer: torch.optim.Optimizer, packed: Packed) -> None:
     for index, parameter in enumerate(parameters):
         buffers = under(packed, f"{kind}/{index}")
         if buffers:
-            optimizer.state[parameter] = {key: value.clone() for key, value in buffers.items()}
+            group = next(group for group in optimizer.param_groups if any(p is parameter for p in group["params"]))
+            on_device = bool(group.get("capturable") or group.get("fused"))
+            optimizer.state[parameter] = {
+                key: value.clone() if is_counter(f"/{key}") and not on_device else beside(value, parameter)
+                for key, value in buffers.items()
+            }
 
 
 def is_counter(name: str) -> bool:
@@ -95,8 +100,13 @@ def position_of(name: str) -> int:
 
 
 def copy(tensor: Tensor) -> Tensor:
-    """A copy without gradient history in contiguous memory, as safetensors needs it."""
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
+    """A copy on the host without gradient history in contiguous memory, as safetensors needs it."""
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def beside(value: Tensor, other: Tensor) -> Tensor:
+    """A copy of a saved value on another tensor's device."""
+    return value.to(other.device, copy=True)
 
 
 def _pack_one(thing: Any) -> Packed:

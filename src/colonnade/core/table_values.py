@@ -39,7 +39,9 @@ def ids_of(ids: Any, name: str) -> np.ndarray:
 def columns_of(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
     """The columns [rows, ...]: float32, or uint8 pixels as they are."""
     tensor = (
-        columns if isinstance(columns, Tensor) else torch.from_numpy(plain_array(_numbers(columns, name, column_names)))
+        columns.cpu()
+        if isinstance(columns, Tensor)
+        else torch.from_numpy(plain_array(_numbers(columns, name, column_names)))
     )
     if tensor.ndim < 2:
         raise TableError(f"the columns of table '{name}' have {tensor.ndim} dimensions; give one row per id.")
@@ -62,7 +64,7 @@ def known_of(known: Any, rows: int, name: str, *, has_columns: bool) -> Tensor |
     """Which rows are known, bool [rows]; None if all are."""
     if known is None:
         return None
-    mask = torch.as_tensor(known)
+    mask = torch.as_tensor(known).cpu()
     if mask.dtype != torch.bool or mask.ndim != 1:
         raise TableError(
             f"known of table '{name}' came as {mask.dtype} of shape {tuple(mask.shape)}; give one bool per row."
@@ -161,7 +163,7 @@ def labels_of(labels: Any, name: str) -> Tensor:
                 f"the labels of table '{name}' hold {labels.flat[0]!r:.60}; give class numbers from 0, "
                 "for instance with numpy.unique(labels, return_inverse=True)."
             )
-    tensor = labels if isinstance(labels, Tensor) else torch.from_numpy(plain_array(labels))
+    tensor = labels.cpu() if isinstance(labels, Tensor) else torch.from_numpy(plain_array(labels))
     if tensor.ndim not in (1, 2) or (tensor.ndim == 2 and tensor.shape[1] < 2):
         raise TableError(
             f"the labels of table '{name}' have {tensor.ndim} dimensions, {tuple(tensor.shape)}; give one class number "

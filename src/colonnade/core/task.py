@@ -153,7 +153,7 @@ class Classes(Task):
 
     def factors(self, targets: Tensor) -> Tensor | None:
         """The weight of a row's class, or the mean weight of a soft target."""
-        return None if self.weights is None else (targets * self.weights).sum(-1, keepdim=True)
+        return None if self.weights is None else (targets * self.weights.to(targets.device)).sum(-1, keepdim=True)
 
     def loss(self, o: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy with class numbers [rows] or soft targets [rows, classes]."""
@@ -255,7 +255,7 @@ class Several(Task):
 
     def factors(self, targets: Tensor) -> Tensor | None:
         """The label's weight where it is 1, one where it is 0."""
-        return None if self.weights is None else 1 + targets * (self.weights - 1)
+        return None if self.weights is None else 1 + targets * (self.weights.to(targets.device) - 1)
 
     def prox(self, total: Tensor, dual: Tensor, labels: Tensor, rho: float) -> Tensor:
         """The z-step by Newton's method on every output."""

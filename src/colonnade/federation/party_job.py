@@ -119,7 +119,8 @@ class PartyJob:
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         scope = TRAINING if self.earlier is None else EVALUATION
         record = self.party_file.audit.of(self.name)
-        spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums, record=record)
+        device = self.party_file.device
+        spec = replace(spec, session=session, secret=secret, scope=scope, sums=sums, record=record, device=device)
         if spec.method.most_rounds == 1:
             spec = replace(spec, only_question=question_of_a_run(own.folder, self.name))
         party = PartyServer(spec, StateFolder(own.folder / "states"))
@@ -137,6 +138,7 @@ class PartyJob:
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         spec = replace(spec, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
+        spec = replace(spec, device=self.party_file.device)
         party = PartyServer(spec, StateFolder(self.run_folder.folder / "states"))
         if not party.keeping.numbers:
             raise ManifestError(f"'{self.name}' has kept no state of the model that is to predict; train first.")

@@ -30,6 +30,7 @@ from colonnade.federation.prometheus import Metrics
 from colonnade.federation.score_file import ScoreFile
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.federation.terms import digest, learns
+from colonnade.jobs.run_job import local_options
 from colonnade.run.train import resume
 from colonnade.run.training import Run
 from colonnade.runtime.schema import Schema
@@ -140,7 +141,7 @@ class Prediction:
         own = preparation_in(self.run_folder, session.name).table(session.sheet, session.aligned.rows)
         handshake.prepare(CommonRows(session.aligned.proofs, own.rows, test=0))
         far = session.remote_setup(self._sign_plan(own.rows), JobFolder(self.run_folder).secret)
-        run = resume(self.run_folder, train=False, far=far)
+        run = resume(self.run_folder, train=False, far=far, **local_options(session.job_file.job))
         return run, run.predict([own, *(session.stand_in(party, own) for party in session.parties)])
 
     def _sign_plan(self, rows: int) -> Schema:

@@ -18,6 +18,7 @@ PARTY.toml::
               rounds, rows, align, joins, minimum, maximum, alignments, runs, patience, terms
     [peers]   name = key, for every other party that must be this very one
     [audit]   record, rows, megabytes: whether this side records its own view
+    [compute] device, precision, move_tables: where this side computes, as in colonnade.train
     [predict] files, whose rows may be scored by a model that this party helped to train
     [describe] columns, minimum, names, epsilon, delta, proof, times: which columns may be described, and how
 """
@@ -29,6 +30,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from colonnade.core.device import HOST, Device
 from colonnade.core.options import check_name
 from colonnade.description.own_columns import PartyRules
 from colonnade.disk.small_files import read_json
@@ -41,6 +43,7 @@ from colonnade.federation.side_sections import (
     AllowDescribeSection,
     AllowSection,
     AuditSection,
+    ComputeSection,
     ExtendSection,
     FederationSection,
     Keys,
@@ -75,7 +78,7 @@ _JOB = (
     "audit",
     "extend",
 )
-_PARTY = ("party", "owner", "keys", "allow", "peers", "predict", "audit")
+_PARTY = ("party", "owner", "keys", "allow", "peers", "predict", "audit", "compute")
 
 
 def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
@@ -93,6 +96,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
     prepare = section(PrepareSection, "prepare", sections["prepare"])
     check_choices(align, prepare)
     job = job_from(sections, DataSection(load=own.name), Path(path).stem)
+    _check_device(job)
     _check_join(align, job)
     keys, extend = _keys(how, beside, tls=tls), _extended(sections, others)
     if tls:
@@ -166,6 +170,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         keys=keys,
         beside=beside,
         audit=_audited(sections),
+        device=section(ComputeSection, "compute", sections["compute"]).chosen,
     )
 
 
@@ -194,6 +199,17 @@ def _described(sections: dict[str, Any]) -> AllowDescribeSection | None:
     except ConfigError as error:
         raise ConfigError(f"[describe]: {error}") from None
     return how
+
+
+def _check_device(job: Job) -> None:
+    """Refuse devices of others before anybody connects: each party's own file says where it computes."""
+    if isinstance(job.train.device, list):
+        raise ConfigError(
+            "device in [train] lists several, and a job between organisations says where its owner computes; give one "
+            "text, and let each party write its own in [compute] of its PARTY.toml."
+        )
+    how = job.train
+    Device(str(how.device or HOST.name), how.precision or HOST.precision, how.move_tables or False).here()
 
 
 def _extended(sections: dict[str, Any], others: Mapping[str, bytes]) -> ExtendSection | None:

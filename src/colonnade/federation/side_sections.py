@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from colonnade.core.device import HOST, Device
 from colonnade.errors import ConfigError
 from colonnade.federation.certificates import Credentials
 from colonnade.jobs.job_file import Job
@@ -56,6 +57,20 @@ class AuditSection:
     def of(self, side: str) -> Recording | None:
         """What is recorded of a side with this name in the ledger."""
         return Recording(side, self.rows, self.megabytes) if self.record else None
+
+
+@dataclass(frozen=True)
+class ComputeSection:
+    """Where a party computes: its own business, which changes no message and which no other side is told."""
+
+    device: str = HOST.name
+    precision: str = HOST.precision
+    move_tables: bool = HOST.move_tables
+
+    @property
+    def chosen(self) -> Device:
+        """The device, which this machine has."""
+        return Device(self.device, self.precision, self.move_tables).here()
 
 
 @dataclass(frozen=True)
@@ -201,3 +216,5 @@ class PartyFile:
     keys: Keys
     beside: Path
     audit: AuditSection = field(default_factory=AuditSection)
+    device: Device = HOST
+    """Where the party's networks compute."""

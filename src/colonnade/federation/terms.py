@@ -16,6 +16,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.device import LOCAL_OPTIONS
 from colonnade.core.disclosure import LABEL_SEALS, declares_labels
 from colonnade.core.method import Method
 from colonnade.core.option_names import stored_names
@@ -46,7 +47,8 @@ _RESTS_ON = "What each of these promises rests on is in docs/threat_model.md of 
 def terms_of(job_file: OwnerFile, extends: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The terms that a job file makes; ``extends`` names the job that it goes on from, see ``extended_job``."""
     job = job_file.job
-    given = {key: value for key, value in asdict(job.train).items() if value is not None and key != "folder"}
+    own = ("folder", *LOCAL_OPTIONS)  # where the owner keeps the run and computes concerns nobody else
+    given = {key: value for key, value in asdict(job.train).items() if value is not None and key not in own}
     terms = {
         **_sides(job_file),
         "method": {"name": job.method.name, **asdict(job.method)},

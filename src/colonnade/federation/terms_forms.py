@@ -18,6 +18,7 @@ from typing import Any
 
 from colonnade import models
 from colonnade.core import optim
+from colonnade.core.device import LOCAL_OPTIONS
 from colonnade.core.option_names import stored_names
 from colonnade.core.settings import Settings
 from colonnade.core.task import TASKS
@@ -250,7 +251,7 @@ def _how() -> dict[str, Form]:
     weights = _either(_text(20), _none, _listed(_number, MOST_SIDES))
     known = {**given, "seed": _whole(0, 2**63 - 1), "weights": weights, "cluster": _none}
     known["threads"] = _either(_none, _whole(1, 1024))
-    return {name: form for name, form in known.items() if name != "folder"}
+    return {name: form for name, form in known.items() if name not in ("folder", *LOCAL_OPTIONS)}
 
 
 def _networks() -> Form:

@@ -80,6 +80,7 @@ class TrainSection(TrainOptions):
 
     runtime: str | None = None
     weights: list[float] | str | None = None
+    device: str | list[str] | None = None
     method: str = "vimadmm"
     folder: str | None = None
 

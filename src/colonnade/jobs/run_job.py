@@ -9,6 +9,7 @@ from typing import Any
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.device import LOCAL_OPTIONS
 from colonnade.core.option_names import from_stored_names
 from colonnade.core.options import seed_of
 from colonnade.core.randomness import Sources
@@ -174,7 +175,18 @@ def resume_job(job: Job, folder: str | Path, on_round: OnRound | None = None, ga
         raise CheckpointError(
             f"the run in {folder} has {what} {was!r}, but the job says {said!r}; undo that or choose another folder."
         )
-    return resume(folder, rows, epochs=job.train.epochs, test=test or None, on_round=on_round, runtime=job.cluster)
+    how: dict[str, Any] = {
+        "epochs": job.train.epochs,
+        "test": test or None,
+        "on_round": on_round,
+        "runtime": job.cluster,
+    }
+    return resume(folder, rows, **how, **local_options(job))
+
+
+def local_options(job: Job) -> dict[str, Any]:
+    """Where this process computes, as far as the job says so: the options of training that no other side is told."""
+    return {key: value for key, value in job.train.given.items() if key in LOCAL_OPTIONS}
 
 
 def selected_as(description: dict[str, Any], tables: list[Table]) -> list[Table]:
@@ -193,7 +205,7 @@ def _differences(job: Job, rows: list[Table], was: dict[str, Any]) -> list[tuple
         *_pairs(_flat(was["data"] or {}), _flat(rows[0].origin or {}), "data's "),
         *_pairs(
             from_stored_names(complete(was["settings"])),
-            {key: said for key, said in job.train.given.items() if key != "epochs"},
+            {key: said for key, said in job.train.given.items() if key not in ("epochs", *LOCAL_OPTIONS)},
             "",
         ),
         ("model", was["model"], _described(models, job.model or usual, parties)),

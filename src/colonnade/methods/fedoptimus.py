@@ -162,7 +162,7 @@ class FedOptimus(SeveralOwners):
     def _received(self, parties: Parties, turn: Turn, selected: list[int]) -> Embedding:
         """The selected parties' embeddings at the turn's owner, side by side with zeros for the other parties'."""
         replies = dict(zip(selected, parties.ask(self.embed, turn, to=selected), strict=True))
-        zeros = Embedding(torch.zeros(len(turn.rows), self.embedding))
+        zeros = Embedding(torch.zeros_like(next(iter(replies.values())).h))
         return concatenated([replies.get(k, zeros).h for k in range(len(parties))])
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:

@@ -105,7 +105,7 @@ class LASER(SplitNetworks):
     def predict_subsets(self, owner: Owner, parties: Parties, turn: Turn) -> list[Tensor]:
         """What the top net makes of every set of parties, from one message of each."""
         h, known = self._embeddings(owner, parties, turn), owner.known(turn)
-        sets = torch.cartesian_prod(*[torch.tensor([False, True])] * owner.parties).view(-1, owner.parties)
+        sets = torch.cartesian_prod(*[torch.tensor([False, True])] * owner.parties).view(-1, owner.parties).to(h.device)
         return [owner.top(_mean(h, known & members.unsqueeze(-1))) for members in sets]
 
     def _embeddings(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:
@@ -117,24 +117,24 @@ class LASER(SplitNetworks):
 
 def _members(owner: Owner, known: Tensor, turn: Turn) -> Tensor:
     """Who is in each row's random set of every size [M, M, b]: the first so many of a random order."""
-    draws = torch.rand(known.shape, generator=owner.randomness.generator("sets", turn.round))
+    draws = torch.rand(known.shape, generator=owner.randomness.generator("sets", turn.round)).to(known.device)
     if owner.has_columns:
         draws[0] = -1.0
     places = draws.masked_fill(~known, 2.0).argsort(0).argsort(0)
-    sizes = torch.arange(1, len(known) + 1).view(-1, 1, 1)
+    sizes = torch.arange(1, len(known) + 1, device=known.device).view(-1, 1, 1)
     return (places < sizes) & known
 
 
 def _shares(owner: Owner, known: Tensor, counts: str) -> Tensor:
     """The share of each size [M, b] in all sets of those who know a row, or who know any of the rows."""
-    fixed, most = int(owner.has_columns), len(known)
+    fixed, most, known = int(owner.has_columns), len(known), known.cpu()  # not every device has float64
     sets = torch.tensor([[math.comb(n, size) for size in range(most + 1)] for n in range(most + 1)]).double()
     sets[:, 0] *= fixed  # a set without anybody is one only beside the owner's columns
     others = known[fixed:].sum(0)
     chosen = sets[others, (1 - fixed) : most + 1 - fixed].T
     each = chosen.sum(0)
     whole = each if counts == "rows" else each.sum() / known.any(0).sum().clamp(min=1)
-    return (chosen / whole.clamp(min=1)).float()
+    return owner.device.bring((chosen / whole.clamp(min=1)).float())
 
 
 def _mean(h: Tensor, members: Tensor) -> Tensor:

@@ -18,12 +18,13 @@ class PartyScores(NamedTuple):
 
 
 def scores_of(h: Tensor, labels: Tensor, neighbours: int) -> Tensor:
-    """The mutual information of each party's embeddings and the labels: one number per party.
+    """The mutual information of each party's embeddings and the labels: one number per party, computed on the host.
 
     ``h`` is [parties, rows, E] and ``labels`` [rows]; owners that are computed together have one more axis in front.
     """
     if h.ndim > 3:
         return torch.stack([scores_of(own, theirs, neighbours) for own, theirs in zip(h, labels, strict=True)])
+    h, labels = h.cpu(), labels.cpu()
     if len(labels.unique()) == len(labels):
         return torch.zeros(len(h))  # no two rows share a class, so nothing can be said
     distances = [squared_distances(embeddings, len(labels)) for embeddings in h]

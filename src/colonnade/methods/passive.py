@@ -74,7 +74,7 @@ class PassiveLoss(NamedTuple):
         # Parties that lack rows are never computed together, so the mask is one party's.
         slope = torch.zeros_like(h)
         if int(known.sum()) >= self.least_rows:
-            slope[known] = self._step(mine, replace(turn, rows=turn.rows[known]), h[known], options)
+            slope[known] = self._step(mine, replace(turn, rows=turn.rows[known.cpu()]), h[known], options)
         return slope
 
     def _step(self, mine: Mine, turn: Turn, h: Tensor, options: dict[str, Any]) -> Tensor:
@@ -158,7 +158,8 @@ def contrastive(mine: Mine, turn: Turn, h: Tensor, *, temperature: float) -> Ten
         h, own = mine.project_owner(h), mine.project_own(own)
     h, own = _directions(h), _directions(own)
     across = h @ own.mT / temperature
-    within = (h @ h.mT / temperature).masked_fill(torch.eye(len(turn.rows), dtype=torch.bool), -torch.inf)
+    itself = torch.eye(len(turn.rows), dtype=torch.bool, device=h.device)
+    within = (h @ h.mT / temperature).masked_fill(itself, -torch.inf)
     total = torch.logsumexp(torch.cat([within, across], dim=-1), dim=-1)
     return (total - across.diagonal(dim1=-2, dim2=-1)).mean(-1)
 

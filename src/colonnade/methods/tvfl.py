@@ -67,5 +67,5 @@ class TVFL(SideBySide):
         if self.fill == "mean":
             return torch.full_like(own, float(own.mean()))
         generator = owner.randomness.generator("fill", party, turn.round, turn.rows[:1].tolist())
-        drawn = torch.rand(own.shape, generator=generator)
+        drawn = torch.rand(own.shape, generator=generator).to(own.device)
         return own.min() + (own.max() - own.min()) * drawn

@@ -102,12 +102,13 @@ class VIMADMM(OwnerHeads, ADMM):
         """Algorithm 2: z, dual, heads at the owner; then tau steps at every party."""
         h = torch.stack([reply.h for reply in parties.ask(self.embed, turn)])
         with torch.no_grad():
-            y, dual = owner.labels(turn), owner.dual.index_select(0, turn.rows)
+            y, at = owner.labels(turn), owner.places(turn)
+            dual = owner.dual.index_select(0, at)
             o = h @ owner.heads
             total = o.sum(0)
             z = owner.task.prox(total, dual, y, self.rho)  # eq. 6
             dual += self.rho * (total - z)  # eq. 7
-            owner.dual.index_copy_(0, turn.rows, dual)
+            owner.dual.index_copy_(0, at, dual)
             owner.heads.grad = h.mT @ (dual + self.rho * (total - z)) / len(y)  # eq. 8
             owner.optimizer.step()
             residual = z - (total - o)  # eq. 9, see above

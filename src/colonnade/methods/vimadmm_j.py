@@ -149,10 +149,11 @@ class VIMADMMJ(ADMM):
 
     def solve(self, owner: Owner, turn: Turn, total: Tensor) -> tuple[Tensor, Tensor]:
         """Z by eq. 16 and the dual by eq. 17."""
-        dual = owner.dual.index_select(0, turn.rows)
+        at = owner.places(turn)
+        dual = owner.dual.index_select(0, at)
         z = owner.task.prox(total, dual, owner.labels(turn), self.rho)
         dual += self.rho * (total - z)
-        owner.dual.index_copy_(0, turn.rows, dual)
+        owner.dual.index_copy_(0, at, dual)
         return z, dual
 
     def predict(self, owner: Owner, parties: Parties, turn: Turn) -> Tensor:

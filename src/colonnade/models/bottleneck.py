@@ -59,6 +59,8 @@ class Bottleneck(LinearDecision):
 class DrawnEmbedding(nn.Module):
     """Draws embeddings [rows, width] from means and log variances side by side [rows, 2 width]."""
 
+    draws = True
+
     def __init__(self, strength: float) -> None:
         super().__init__()
         self.strength = strength
@@ -79,8 +81,9 @@ def _noise_for(mean: Tensor) -> Tensor:
     must not be: whoever has two messages with the same noise takes their difference, and has none.
     """
     own = torch.randint(256, (SECRET_BYTES,), dtype=torch.uint8).numpy().tobytes()
-    key = hashlib.sha256(own + mean.detach().contiguous().numpy().tobytes()).digest()
-    return torch.randn(mean.shape, generator=Randomness(0, key).generator("bottleneck"), dtype=mean.dtype)
+    key = hashlib.sha256(own + mean.detach().cpu().contiguous().numpy().tobytes()).digest()
+    drawn = torch.randn(mean.shape, generator=Randomness(0, key).generator("bottleneck"), dtype=mean.dtype)
+    return drawn.to(mean.device)
 
 
 class _Penalty(torch.autograd.Function):

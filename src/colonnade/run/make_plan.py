@@ -14,6 +14,7 @@ from torch import nn
 
 from colonnade import models
 from colonnade.core import optim
+from colonnade.core.device import HOST, Device
 from colonnade.core.method import Method
 from colonnade.core.options import MOST, count_of, number, seed_of
 from colonnade.core.schedule import Schedule, SharedSchedule
@@ -82,7 +83,8 @@ def make_plan(
     usual = [models.default_for(table.cardinalities) for table in parties]
     builders = one_each(usual if model is None else model, parties, "model")
     optimizers = one_each(chosen.party_optimizer if optimizer is None else optimizer, parties, "optimizer")
-    return Plan(chosen, settings, tuple(builders), tuple(optimizers), tuple(listed(seal)))
+    devices = devices_for(asked, parties, here=settings.runtime != "ray")
+    return Plan(chosen, settings, tuple(builders), tuple(optimizers), tuple(listed(seal)), devices)
 
 
 def start(
@@ -246,6 +248,23 @@ def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
     return each
 
 
+def devices_for(asked: TrainOptions, parties: Sequence[Table], *, here: bool) -> tuple[Device, ...]:
+    """Where each party computes; nowhere is said if all do on the host. ``here`` if it is on this machine."""
+    names = [HOST.name] if asked.device is None else asked.device
+    names = list(names) if isinstance(names, list | tuple) else [names]
+    if len(names) not in (1, len(parties)):
+        raise ConfigError(f"device= has {len(names)} devices for {len(parties)} parties; give one, or one per party.")
+    devices = [Device(name, asked.precision or HOST.precision, asked.move_tables or False) for name in names]
+    each = (devices * len(parties))[: len(parties)]
+    each = [device.here() for device in each] if here else each
+    return () if all(device == HOST for device in each) else tuple(each)
+
+
+def devices_in(devices: Sequence[Device]) -> dict[str, Any]:
+    """Where the parties compute, as a run folder has it; nothing if all do on the host."""
+    return {"devices": [device.plain() for device in devices]} if devices else {}
+
+
 def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:
     """What a run folder says of its run, so that it can be resumed."""
     return {
@@ -253,6 +272,7 @@ def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:
         "model": [models.describe(builder) for builder in plan.models],
         "optimizer": [optim.describe(builder) for builder in plan.optimizers],
         "seal": describe(plan.seal),
+        **devices_in(plan.devices),
         "data": tables[0].origin,
         "columns": {table.name: _columns(table.source_names) for table in tables if table.source_names},
         **outline_of(tables),

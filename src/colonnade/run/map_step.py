@@ -47,7 +47,7 @@ def embedding_map(mine: Mine, turn: Turn, options: MapOptions) -> Points:
         raise MessageError(f"a map of kind {way} with seed {seed} was asked for; kinds are 0 to {len(WAYS) - 1}.")
     if "net" not in mine.nets:
         return Points(mine.own(torch.zeros(0, 2)))
-    outputs = mine.net(mine.inputs(turn)).double()
+    outputs = mine.net(mine.inputs(turn)).cpu().double()
     parties = outputs.reshape(-1, *outputs.shape[-2:]).numpy()  # one by one also where parties are stacked
     flat = torch.from_numpy(np.stack([in_the_plane(vectors, WAYS[way], seed) for vectors in parties]))
     return Points(flat.float().reshape(*outputs.shape[:-1], 2))

@@ -10,9 +10,10 @@ from typing import Any, TypeVar, final
 import torch
 from torch import Tensor
 
+from colonnade.core.device import repeatable
 from colonnade.core.method import Turn
 from colonnade.core.schedule import PREDICT_ROWS
-from colonnade.core.state import Packed, pack, unpack
+from colonnade.core.state import Packed, pack
 from colonnade.core.table import Table, check_federation, is_partial, owners_of, parties_of
 from colonnade.core.task import Task, make_task
 from colonnade.data.sharing import all_labels, schedule_for
@@ -104,8 +105,15 @@ class Model:
                 f"soft targets came for a run whose labels are protected by {self.seals.labels.kind}; they would carry "
                 "the true labels past it, so leave one of the two out."
             )
+        targets = targets.cpu() if isinstance(targets, Tensor) else targets
         self._taught = self.task.check_targets(targets, self.owner.rows)
         self.sides.teach(self.task.inside(self._taught))
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Compute within the settings: torch's threads, and kernels that repeat on the devices of this process."""
+        with threads(self.settings.threads), repeatable([*self.plan.devices, self.owner.device]):
+            yield
 
     # asking
 
@@ -159,8 +167,8 @@ class Model:
         """Every party's reply to a step beside the method's own, about these tables; the purpose is to explain."""
         self.place("explain", tables, labelled=True)
         turn = Turn(self.round, torch.arange(tables[0].rows), "explain", "explain", self.sides.leader())
-        with threads(self.settings.threads), torch.no_grad():
-            return self.parties.ask(step, turn, all=all)
+        with self.working(), torch.no_grad():
+            return [self.owner.device.give(reply) for reply in self.parties.ask(step, turn, all=all)]
 
     @property
     def privacy(self) -> dict[str, dict[str, Any]]:
@@ -184,7 +192,7 @@ class Model:
         self.place(question.purpose, whole, labelled=labelled)
         self.took_part = []
         self.parties.forget_asked()
-        with threads(self.settings.threads), self.without(absence):
+        with self.working(), self.without(absence):
             yield
         self.took_part = self.present(absence.absent)
 
@@ -202,12 +210,13 @@ class Model:
             try:
                 if refits:
                     memory = self.half.memory
-                    self.method.refit(self.owner, memory.outputs(names), Turn(self.round, memory.rows), here)
+                    outputs = self.owner.device.bring(memory.outputs(names))
+                    self.method.refit(self.owner, outputs, Turn(self.round, memory.rows), here)
                 yield
             finally:
                 self.owner.absent = frozenset()
                 if refits:
-                    unpack(self.owner.kept(), before, OWNER)
+                    self.owner.restore(before)
 
     def present(self, absent: frozenset[str]) -> list[str]:
         """Those who were asked and are not absent."""
@@ -238,7 +247,8 @@ class Model:
         try:
             with torch.no_grad(), self.half.peaks.naming():
                 parts = enumerate(rows.split(PREDICT_ROWS))
-                chunks = [predict(Turn(self.round, chunk, table, purpose, part=number)) for number, chunk in parts]
+                turns = (Turn(self.round, chunk, table, purpose, part=number) for number, chunk in parts)
+                chunks = [[output.cpu() for output in predict(turn)] for turn in turns]
         finally:
             for module in modules:
                 module.train()

@@ -104,7 +104,7 @@ def _rehearse_with(rows: int, description: dict[str, Any], plan: Plan, *, quick:
     method, rounds = plan.method.rehearsed, rehearsed_rounds(plan.method)
     tables = stand_ins(_with_rows(description, max(4 * rows, 2 * description["outputs"])))
     settings = replace(plan.settings, batch=rows, runtime="loop", rounds=MOST_ROUNDS, valid=0.0, stop_drop=None)
-    model = Model(tables, replace(plan, method=method, settings=settings, seal=()))
+    model = Model(tables, replace(plan, method=method, settings=settings, seal=(), devices=()))
     schema = Schema({})
     parties = _NotingParties(model.parties, schema, quick=quick)
     for number in rounds:

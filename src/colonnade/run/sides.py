@@ -9,7 +9,7 @@ from torch import Tensor
 
 from colonnade.core.method import Owner
 from colonnade.core.randomness import Sources
-from colonnade.core.state import Packed, pack, under, unpack
+from colonnade.core.state import Packed, pack, under
 from colonnade.core.table import Table, owners_of, parties_of
 from colonnade.core.task import Task, Values
 from colonnade.data.sharing import all_labels, places_of
@@ -73,7 +73,7 @@ class Sides:
 
     def restore(self, states: dict[str, Packed]) -> None:
         """Take back what :meth:`states` gave."""
-        unpack(self.owner.kept(), states[OWNER], OWNER)
+        self.owner.restore(states[OWNER])
         self.half.memory.load(under(states[OWNER], "heard"))
         if self.owners is not None:
             self.owners.load([states[f"owner-{k:03d}"] for k in range(len(self.owners))])
@@ -109,7 +109,8 @@ def make_sides(
     memory = AnswerMemory(means=keeps_means(method, settings), sample=method.refits)
     checks = None if remote is None else remote.schema
     first = tables[0].columns is not None
-    owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER), has_columns=first)
+    device = plan.owner_device
+    owner = Owner(all_labels(tables), task, len(parties), sources.of(OWNER), has_columns=first, device=device)
     ends, classes = Ends(plan.seals, sources), owner.classes
     half = OwnerHalf(ends, ledger, memory, checks=checks, classes=classes, witness=witness)
     if isinstance(task, Values) and task.scale is not None:
@@ -126,4 +127,5 @@ def make_sides(
         sides.teach(owner.protect(plan.seals.labels))
     with owner.randomness.drawing("init", "owner"):
         method.start(owner)
+    owner.move()
     return sides

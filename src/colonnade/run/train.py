@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from colonnade import models
 from colonnade.core import optim
+from colonnade.core.device import HOST, Device, exists
 from colonnade.core.method import Method
 from colonnade.core.option_names import accepts_old_names
 from colonnade.core.options import MOST
@@ -22,11 +24,20 @@ from colonnade.data import reload
 from colonnade.data.sharing import schedule_for
 from colonnade.data.stand_ins import stand_ins
 from colonnade.disk.whole_files import make_folder
-from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
+from colonnade.errors import CheckpointError, ColonnadeError, ColonnadeWarning, ConfigError
 from colonnade.methods import make_method
 from colonnade.run.absence import DropOuts
 from colonnade.run.apart_setup import remote_setup_for
-from colonnade.run.make_plan import Many, make_plan, one_each, outline_of, rounds_of, start
+from colonnade.run.make_plan import (
+    Many,
+    devices_for,
+    devices_in,
+    make_plan,
+    one_each,
+    outline_of,
+    rounds_of,
+    start,
+)
 from colonnade.run.training import Run
 from colonnade.runtime.cluster import Cluster
 from colonnade.runtime.plan import Plan
@@ -67,6 +78,9 @@ def train(
     absent: DropOuts | None = None,
     on_round: Callable[[Run], None] | None = None,
     record: bool | Recording = False,
+    device: str | Sequence[str] = "cpu",
+    precision: str = "float32",
+    move_tables: bool = False,
 ) -> Run:
     """Train one model over a federation and give the finished run.
 
@@ -95,6 +109,9 @@ def train(
     from a round's number, counted from 0, to the names of those who are absent from it.
     ``record`` keeps what travels about a sample of rows (``run.view``, and in the folder), so that it can be audited;
     it changes no message and no number. ``cn.Recording(rows=5000, megabytes=256)`` keeps more than usual.
+    ``device`` is where networks compute: "cpu", "cuda", "cuda:1", "mps", or "auto" for the first that is there; a list
+    has one per party, and the owner computes with the first. ``precision="bf16"`` lets the parties' networks compute
+    with 16 bits. Batches travel to a device unless ``move_tables=True`` moves whole tables there.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("digits", parties=4)
@@ -120,6 +137,9 @@ def train(
         threads=threads,
         missing=missing,
         when_absent=when_absent,
+        device=device,
+        precision=precision,
+        move_tables=move_tables,
     )
     plan = make_plan(tables, method, options, model=model, optimizer=optimizer, seal=seal)
     run = start(plan, tables, folder, record=_recording(record))
@@ -143,6 +163,9 @@ def resume(
     train: bool = True,
     runtime: Cluster | None = None,
     far: RemoteSetup | None = None,
+    device: str | Sequence[str] | None = None,
+    precision: str | None = None,
+    move_tables: bool | None = None,
 ) -> Run:
     """Go on from the newest checkpoint of a run folder, exactly as if nothing had happened.
 
@@ -150,6 +173,9 @@ def resume(
     and builders of your own must be given again. More ``epochs`` or ``rounds`` than before prolong the run.
     ``train=False`` only opens it, to predict or to look, and needs no tables. Simulated drop-outs (``absent``) must be
     given again too. ``runtime`` moves a run that was on a cluster to another one, which has the same run folder.
+    ``device``, ``precision`` and ``move_tables`` as in :func:`train` are those of the run if they are not given; if a
+    device of the run is not on this machine, it goes on on the host, with a warning. On another device it goes on as
+    well as before, but not bit for bit.
     """
     folder = Path(path)
     description: dict[str, Any] = read_facts(folder)["description"]
@@ -166,13 +192,16 @@ def resume(
         seals = tuple(make_seal(**entry) for entry in description.get("seal", []))
         method = make_method(options.pop("name"), **options)
     parties = parties_of(tables)
+    devices = _devices_again(description, parties, (device, precision, move_tables), settings)
     plan = Plan(
         method,
         _prolonged(settings, tables, method, epochs, rounds),
         tuple(one_each(model, parties, "model")),
         tuple(one_each(optimizer, parties, "optimizer")),
         seals,
+        devices,
     )
+    description = {key: value for key, value in description.items() if key != "devices"} | devices_in(devices)
     if not train:
         description.pop("record", None)  # who only looks records nothing; ``run.view`` reads what the folder has
     run = Run(
@@ -186,6 +215,31 @@ def resume(
     run.load(folder)
     run.preparations = read_preparations(folder) or run.preparations
     return run.fit(test, on_round, absent) if train else run.use_best()
+
+
+def _devices_again(
+    description: Mapping[str, Any], parties: Sequence[Table], given: tuple[Any, Any, Any], settings: Settings
+) -> tuple[Device, ...]:
+    """Where the parties of a saved run compute now: where is said, or else where they did, if that is here."""
+    device, precision, move_tables = given
+    before = [Device(**entry) for entry in description.get("devices", [])] or [HOST]
+    names = [own.name for own in before] if device is None else device
+    asked = TrainOptions(
+        device=names,
+        precision=before[0].precision if precision is None else precision,
+        move_tables=before[0].move_tables if move_tables is None else move_tables,
+    )
+    here = settings.runtime != "ray"
+    missing = [own.name for own in before if here and device is None and own.name != "auto" and not exists(own.name)]
+    if missing:
+        warnings.warn(
+            f"the run computed on device='{missing[0]}', which is not on this machine; it goes on on the host, not bit "
+            "for bit as it would have there; give device= to choose another.",
+            ColonnadeWarning,
+            stacklevel=3,
+        )
+        asked = replace(asked, device=HOST.name)
+    return devices_for(asked, parties, here=here)
 
 
 def _recording(record: bool | Recording) -> Recording | None:

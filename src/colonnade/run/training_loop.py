@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.device import reason
 from colonnade.core.method import Turn
 from colonnade.core.metrics import watched_in
 from colonnade.core.table import Table
@@ -20,7 +21,6 @@ from colonnade.run import run_files
 from colonnade.run.absence import DropOuts, check_drop_outs, dropped_out
 from colonnade.run.findings import find, known_importance
 from colonnade.run.period_findings import Judged, by_period
-from colonnade.runtime.setup import threads
 from colonnade.store import checkpoint
 from colonnade.wire.answer_memory import Absence
 
@@ -38,7 +38,7 @@ def fit(run: Run, test: Sequence[Table] | None, on_round: Callable[[Run], None] 
             "the run was opened without the tables that it was trained on, so it can only predict; "
             "give them to resume to train on."
         )
-    with threads(run.settings.threads):
+    with run.model.working():
         _insist(run, lambda: _set_out(run, test))
         while run.round < run.settings.rounds and not run.stopped:
             # Silent until it is decided whom to wait for: a simulated drop-out would drop out again, for ever.
@@ -145,7 +145,10 @@ def _train_round(run: Run) -> tuple[float | None, frozenset[str]]:
 
 def _loss_of(run: Run, turn: Turn) -> float:
     with run.model.half.peaks.naming():
-        loss = float(run.method.round(run.owner, run.parties, turn))
+        try:
+            loss = float(run.method.round(run.owner, run.parties, turn))
+        except torch.OutOfMemoryError as error:
+            raise TrainingError(f"the owner cannot compute round {turn.round}: {reason(error)}.") from error
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the owner's loss is {loss} in round {run.round} of {run.method.name}; "

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from colonnade.core.device import check_on_host
 from colonnade.core.method import Method, Part
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Randomness
@@ -100,6 +101,7 @@ def _few_rows(table: Table) -> Tensor:
 def _try_network(net: object, table: Table, inputs: Tensor, width: int) -> None:
     if not isinstance(net, nn.Module):
         raise ModelError(f"model= gave a {type(net).__name__} for '{table.name}'; it must build a torch.nn.Module.")
+    check_on_host(net, table.name)
     net.eval()
     try:
         with torch.no_grad():

@@ -31,8 +31,9 @@ _started: list[str] = []  # what this process started or joined, for its life
 class Cluster:
     """Where parties live with ``runtime="ray"``: without an address, in processes of this machine.
 
-    ``address`` is that of an existing cluster ("auto" for one that ``ray start`` began here). ``cpus`` and
-    ``resources`` are what each process asks of a cluster's nodes, ``group`` how many parties share one process, and
+    ``address`` is that of an existing cluster ("auto" for one that ``ray start`` began here). ``cpus``, ``gpus`` and
+    ``resources`` are what each process asks of a cluster's nodes (without ``gpus`` Ray hides all of them from it, and
+    half a one is shared by two processes), ``group`` how many parties share one process, and
     ``nodes`` the ids, names or addresses of nodes that take processes in turn; without them they are spread.
     ``tls`` has the files "cert", "key" and "ca" of a cluster that asks for them. ``deadline`` is how many seconds an
     answer may take, and ``restarts`` how often in a run each process may be started again after it died.
@@ -52,6 +53,7 @@ class Cluster:
     deadline: float = 60.0
     restarts: int = 10
     secrets: bool = False
+    gpus: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("group", 1), ("restarts", 0)):
@@ -59,7 +61,7 @@ class Cluster:
                 raise ConfigError(f"Cluster: {name}={getattr(self, name)} is out of range; give {least} or more.")
         if not number(self.deadline, "Cluster: deadline") > 0:
             raise ConfigError(f"Cluster: deadline={self.deadline} is out of range; give seconds above 0.")
-        for name, amount in {"cpus": self.cpus, **(self.resources or {})}.items():
+        for name, amount in {"cpus": self.cpus, "gpus": self.gpus, **(self.resources or {})}.items():
             if not number(amount, f"Cluster: {name}") >= 0:
                 raise ConfigError(f"Cluster: {name}={amount} is out of range; give 0 or more.")
         if not isinstance(self.secrets, bool):
@@ -115,7 +117,7 @@ class Cluster:
     def options(self, ray: Any, number: int) -> dict[str, Any]:
         """What Ray is told about the process of this number."""
         options: dict[str, Any] = {"num_cpus": 0 if self.is_here else self.cpus, "resources": self.resources}
-        options["scheduling_strategy"] = "SPREAD"
+        options |= {"scheduling_strategy": "SPREAD"} | ({"num_gpus": self.gpus} if self.gpus else {})
         node = self.node_of(number)
         if node is not None:
             affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
@@ -134,7 +136,8 @@ class Cluster:
         ``cpus`` is what each process asks for, if it is not what parties ask for.
         """
         own = 0 if self.is_here else self.cpus
-        asked = {"CPU": own if cpus is None else cpus, **(self.resources or {})}
+        asked = {"CPU": own if cpus is None else cpus, **({"GPU": self.gpus} if self.gpus else {})}
+        asked |= self.resources or {}
         for where, many, there in self._places(ray, processes):
             for name, each in asked.items():
                 if many * each > there.get(name, 0):

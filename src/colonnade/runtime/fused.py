@@ -47,19 +47,23 @@ class FusedNet(Net):
 
     def __init__(self, nets: Sequence[LoopNet], builder: Callable[..., torch.optim.Optimizer]) -> None:
         self.module = nets[0].module
+        self.device = nets[0].device
         count = len(nets)
         self.weights = {name: _room(value, count).requires_grad_() for name, value in self.module.named_parameters()}
         self.buffers = {name: _room(value, count) for name, value in self.module.named_buffers()}
         super().__init__(list(self.weights.values()), builder(list(self.weights.values())))
         for group in self.optimizer.param_groups:
-            if group.get("fused") is None and "fused" in group:
+            if group.get("fused") is None and "fused" in group and self.device.is_host:
                 group["fused"] = True  # one kernel per parameter instead of several
         self.load([(dict(net.module.state_dict()), pack_optimizer(net.optimizer)) for net in nets])
         self.forward = _chain(self.module, self.weights) or self._vmapped
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The outputs of all members, party axis first."""
-        return self.forward(inputs)
+        if self.device.precision == "float32":
+            return self.forward(inputs)
+        with self.device.casting():
+            return self.forward(inputs).float()
 
     def _vmapped(self, inputs: Tensor) -> Tensor:
         def forward_one(weights: Packed, buffers: Packed, rows: Tensor) -> Tensor:
@@ -70,7 +74,7 @@ class FusedNet(Net):
     def states(self, count: int) -> list[Packed]:
         """Each member's weights and optimiser buffers, named as a single party names them."""
         named = {f"weights/{name}": value.detach() for name, value in (self.weights | self.buffers).items()}
-        members = [{name: value[k].clone() for name, value in named.items()} for k in range(count)]
+        members = [{name: copy(value[k]) for name, value in named.items()} for k in range(count)]
         for key, value in pack_optimizer(self.optimizer).items():
             is_stacked = not is_counter(key) and value.shape == self.parameters[position_of(key)].shape
             for k, member in enumerate(members):
@@ -94,7 +98,7 @@ class FusedGroup(Group):
     """Several like parties behind the interface of one."""
 
     def __init__(self, groups: Sequence[LoopGroup], builders: dict[str, Callable[..., torch.optim.Optimizer]]) -> None:
-        super().__init__(groups[0].leaders)
+        super().__init__(groups[0].leaders, groups[0].device)
         self.members = [group.members[0] for group in groups]
         self.singles = list(groups)
         self.task = groups[0].task
@@ -108,7 +112,7 @@ class FusedGroup(Group):
     def inputs(self, turn: Turn) -> Tensor:
         """The members' rows of the turn, party axis first, drawn once per turn."""
         if self._drawn is None or self._drawn[0] is not turn:
-            self._drawn = turn, torch.stack([group.tables[turn.table].draw(turn.rows) for group in self.singles])
+            self._drawn = turn, self.device.bring(torch.stack([group.draw(turn) for group in self.singles]))
         return self._drawn[1]
 
     def labels(self, turn: Turn) -> Tensor:
@@ -127,9 +131,9 @@ class FusedGroup(Group):
         """Run the step once for all members."""
         for net in self.fused_nets.values():
             net.module.train(turn.training)
-        arguments = [received[0] if shared else _stack(received)] if received else []
+        arguments = [self.device.bring_message(received[0] if shared else _stack(received))] if received else []
         with torch.set_grad_enabled(turn.training):
-            reply = step(self, turn, *arguments)
+            reply = self.device.give(step(self, turn, *arguments))
         if reply is None:
             return [None] * len(self.members)
         return [type(reply)(*fields) for fields in zip(*(tensor.unbind(0) for tensor in reply), strict=True)]
@@ -157,7 +161,8 @@ class FusedGroup(Group):
         for single, state in zip(self.singles, mine, strict=True):
             single.take_scale(state)
         self.memory = {
-            name: torch.stack([under(state, "memory")[name] for state in mine]) for name in under(mine[0], "memory")
+            name: self.device.bring(torch.stack([under(state, "memory")[name] for state in mine]))
+            for name in under(mine[0], "memory")
         }
         for name, net in self.fused_nets.items():
             own = [under(state, name) for state in mine]
@@ -214,7 +219,7 @@ def _likeness(group: LoopGroup) -> Hashable | None:
     """Equal for parties that may be fused; None for one that may not."""
     table = group.tables["train"]
     own = isinstance(table.scale, ColumnScale)  # each party's own statistics, which drawing applies
-    traits: list[Hashable] = [table.shape, ColumnScale if own else table.scale]
+    traits: list[Hashable] = [table.shape, ColumnScale if own else table.scale, group.device]
     if not group.loop_nets or table.known is not None or table.unaligned is not None:
         return None  # parties with different rows have different shapes within a step
     for name, net in group.loop_nets.items():
@@ -241,6 +246,8 @@ def _can_be_stacked(module: nn.Module) -> bool:
 
 
 def _groups(members: list[int], group: LoopGroup, batch: int) -> list[list[int]]:
+    if not group.device.is_host:
+        return [members]
     size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(group)))
     count = -(-len(members) // size)
     return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
@@ -269,15 +276,15 @@ def _sample(group: LoopGroup, name: str) -> Tensor:
     """Something that a network can read: rows, or vectors of its width."""
     table, width = group.tables["train"], group.loop_nets[name].reads
     if width is None:
-        return table.draw(torch.arange(min(2, table.rows)))
-    return torch.linspace(-1, 1, 2 * width).view(2, -1)
+        return group.device.bring(table.draw(torch.arange(min(2, table.rows))))
+    return group.device.bring(torch.linspace(-1, 1, 2 * width).view(2, -1))
 
 
 def _trial(group: LoopGroup, name: str) -> Tensor:
     net = group.loop_nets[name]
     net.module.eval()
     with torch.no_grad():
-        return net(_sample(group, name))
+        return net.module(_sample(group, name))  # type: ignore[no-any-return]
 
 
 def _agree(group: FusedGroup, name: str) -> bool:
@@ -288,17 +295,17 @@ def _agree(group: FusedGroup, name: str) -> bool:
     try:
         with torch.no_grad():
             net.module.train()
-            net(inputs)  # noise that is drawn in training only is refused by vmap here
+            net.forward(inputs)  # noise that is drawn in training only is refused by vmap here
             for key, value in buffers.items():
                 net.buffers[key].copy_(value)
             net.module.eval()
-            return bool(torch.allclose(net(inputs), expected, rtol=1e-4, atol=1e-5))
+            return bool(torch.allclose(net.forward(inputs), expected, rtol=1e-4, atol=1e-5))
     except (RuntimeError, ValueError):
         return False  # vmap cannot express this network
 
 
 def _room(value: Tensor, count: int) -> Tensor:
-    return torch.empty((count, *value.shape), dtype=value.dtype)
+    return torch.empty((count, *value.shape), dtype=value.dtype, device=value.device)
 
 
 def _stack(messages: Sequence[Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from colonnade.core.device import HOST, Device
 from colonnade.core.method import Mine, Turn
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
@@ -30,10 +31,10 @@ class Notes(dict[str, Tensor]):
 
 
 class Group(Mine):
-    """One or several parties that are computed together."""
+    """One or several parties that are computed together, on one device; what it is given and gives is on the host."""
 
-    def __init__(self, leaders: Mapping[str, float] | None = None) -> None:
-        super().__init__()
+    def __init__(self, leaders: Mapping[str, float] | None = None, device: Device = HOST) -> None:
+        super().__init__(device)
         self.leaders = leaders or {}
         self._notes: dict[str, tuple[Turn, dict[str, Tensor]]] = {}  # by leader: turns of several may overlap
 

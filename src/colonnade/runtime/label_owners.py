@@ -30,7 +30,7 @@ class LabelOwners(Owners):
         self.singles = list(singles)  # also where they are stacked in groups
         self.places = list(places)
         rows = [len(place) for place in places]
-        self.shares = places[0].new_tensor(rows).float() / sum(rows)
+        self.shares = everybody.device.bring(places[0].new_tensor(rows).float() / sum(rows))
 
     @property
     def leaders(self) -> dict[str, float]:
@@ -50,7 +50,11 @@ class LabelOwners(Owners):
         check_step(step, "owner")
         messages = dict(enumerate([all] * len(self) if each is None else each))
         replies = self.backend.work(step, turn, {} if messages[0] is None else messages, shared=each is None)
-        return [type(replies[k])(*(tensor.detach() for tensor in replies[k])) for k in range(len(self))]
+        device = self.everybody.device
+        return [
+            device.bring_message(type(replies[k])(*(tensor.detach() for tensor in replies[k])))
+            for k in range(len(self))
+        ]
 
     def teach(self, soft: Tensor) -> None:
         """Let every owner train on its own rows of these soft targets instead of its labels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from colonnade.core.device import reason
 from colonnade.core.method import Turn
 from colonnade.core.state import Packed
 from colonnade.core.table import Table
@@ -65,7 +66,7 @@ class LocalBackend(Backend):
             who = ", ".join(self.halves[k].name for k in group.members)
             raise TrainingError(
                 f"step '{call.name}' failed at {who} in round {call.turn.round} with {len(call.turn.rows)} rows "
-                f"in the batch: {error}"
+                f"in the batch: {reason(error)}"
             ) from error
 
     def _messages(self, call: Call) -> dict[int, Any]:

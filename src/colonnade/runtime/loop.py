@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,22 +11,25 @@ import torch
 from torch import Tensor
 
 from colonnade.core.column_scale import ColumnScale, as_evened, scale_of
+from colonnade.core.device import HOST, Device, reason
+from colonnade.core.host_draws import HostDraws, may_draw
 from colonnade.core.method import Net, Part, Turn
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Randomness
 from colonnade.core.state import Packed, copy, pack, pack_optimizer, under, unpack, unpack_optimizer
 from colonnade.core.table import Table
 from colonnade.core.task import Task
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, ModelError
 from colonnade.runtime.group import Group
 
 
 class LoopNet(Net):
     """One party's module and optimiser, as any PyTorch user would have them."""
 
-    def __init__(self, part: Part, whose: str) -> None:
-        self.module = part.net
+    def __init__(self, part: Part, whose: str, device: Device = HOST) -> None:
+        self.module = device.move(part.net, whose)
         self.reads = part.reads
+        self.device = device
         self._modules = list(part.net.modules())  # looked at in every step, and slow to walk through
         parameters = [parameter for parameter in part.net.parameters() if parameter.requires_grad]
         super().__init__(parameters, build_optimizer(part.optimizer, parameters, whose))
@@ -37,7 +41,10 @@ class LoopNet(Net):
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The module's output."""
-        return self.module(inputs)  # type: ignore[no-any-return]
+        if self.device.precision == "float32":
+            return self.module(inputs)  # type: ignore[no-any-return]
+        with self.device.casting():
+            return self.module(inputs).float()  # type: ignore[no-any-return]
 
 
 def build_optimizer(builder: OptimizerBuilder, parameters: Sequence[Tensor], whose: str) -> torch.optim.Optimizer:
@@ -64,47 +71,82 @@ class LoopGroup(Group):
         *,
         task: Task | None = None,
         leaders: Mapping[str, float] | None = None,
+        device: Device = HOST,
     ) -> None:
-        super().__init__(leaders)
+        super().__init__(leaders, device.here() if parts else HOST)  # without a network there is nothing to move
         if task is not None:
             self.task = task
         self.members = [member]
         self.tables = {"train": table}
-        self.loop_nets = {name: LoopNet(part, table.name) for name, part in parts.items()}
+        self.loop_nets = {name: LoopNet(part, table.name, self.device) for name, part in parts.items()}
         self.nets = dict(self.loop_nets)
         self.randomness = randomness
+        modules = [module for net in self.loop_nets.values() for module in net.module.modules()]
+        self._draws = not self.device.is_host and may_draw(modules)
         self.soft: Tensor | None = None  # what one of several owners trains on instead of its labels
         self._drawn: tuple[Turn, Tensor] | None = None
+        self._moved: dict[str, Tensor] = {}  # by table: all rows on the device, if tables are to be there
+        if not self.device.is_host:
+            self._try_there()
+
+    def _try_there(self) -> None:
+        """Refuse a network that computed on the host and cannot where it is now."""
+        table = self.tables["train"]
+        few = torch.arange(min(2, table.rows))
+        for name, net in self.loop_nets.items():
+            if net.reads is None and (name != "net" or table.columns is None):
+                continue  # nobody knows what it reads
+            inputs = table.draw(few) if net.reads is None else torch.zeros(len(few), net.reads)
+            try:
+                with torch.no_grad(), HostDraws():
+                    net.module.eval()(self.device.bring(inputs))
+            except Exception as error:
+                raise ModelError(
+                    f"the network of '{table.name}' computes on the host and not on device='{self.device.name}': "
+                    f"{reason(error)}; keep its tensors as parameters or buffers, and make others where its inputs are."
+                ) from error
+
+    def draw(self, turn: Turn) -> Tensor:
+        """This party's rows of the turn, on the host, or on the device if the whole table is there."""
+        table = self.tables[turn.table]
+        if self.device.is_host or not self.device.move_tables:
+            return table.draw(turn.rows)
+        if turn.table not in self._moved:
+            self._moved[turn.table] = self.device.bring(table.draw(torch.arange(table.rows)))
+        return self._moved[turn.table].index_select(0, self.device.bring(turn.rows))
 
     def inputs(self, turn: Turn) -> Tensor:
         """This party's rows of the turn, drawn once per turn."""
         if self._drawn is None or self._drawn[0] is not turn:
-            self._drawn = turn, self.tables[turn.table].draw(turn.rows)
+            self._drawn = turn, self.device.bring(self.draw(turn))
         return self._drawn[1]
 
     def labels(self, turn: Turn) -> Tensor:
         """This owner's labels; of the turn's row numbers it has one line, as every owner has."""
         rows = turn.rows[self.members[0]]
         if self.soft is not None:
-            return self.soft.index_select(0, rows)
-        return self.task.inside(self.tables[turn.table].labels.index_select(0, rows))
+            return self.device.bring(self.soft.index_select(0, rows))
+        return self.device.bring(self.task.inside(self.tables[turn.table].labels.index_select(0, rows)))
 
     def known(self, turn: Turn) -> Tensor:
         """Which of the turn's rows this party really has."""
         known = self.tables[turn.table].known
-        return super().known(turn) if known is None else known.index_select(0, turn.rows)
+        return super().known(turn) if known is None else self.device.bring(known.index_select(0, turn.rows))
 
     def unaligned(self) -> Tensor | None:
         """The rows beside the training table's that only this party has."""
-        return self.tables["train"].draw_unaligned()
+        own = self.tables["train"].draw_unaligned()
+        return None if own is None else self.device.bring(own)
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step with this party's own randomness for its number, the purpose, the round and the step."""
         for net in self.loop_nets.values():
             net.train(turn.training)
         what = self.members[0], turn.purpose, turn.round, step.__name__
-        with self.randomness.drawing(*what), torch.set_grad_enabled(turn.training):
-            return [step(self, turn, *received)]
+        arguments = [self.device.bring_message(message) for message in received]
+        draws = HostDraws() if self._draws else nullcontext()
+        with self.randomness.drawing(*what), torch.set_grad_enabled(turn.training), draws:
+            return [self.device.give(step(self, turn, *arguments))]
 
     def place(self, name: str, tables: Sequence[Table]) -> None:
         """Put a table under a name."""
@@ -113,6 +155,7 @@ class LoopGroup(Group):
     def put(self, name: str, table: Table) -> None:
         """Put this party's table under a name; raw columns are standardised as those of the training table are."""
         self.tables[name] = as_evened(table, self.tables["train"])
+        self._moved.pop(name, None)
 
     def states(self) -> dict[int, Packed]:
         """This party's state."""
@@ -134,11 +177,12 @@ class LoopGroup(Group):
         if scale is not None or self.scale_state:
             self.tables = {name: replace(table, scale=scale) for name, table in self.tables.items()}
             self._drawn = None
+            self._moved.clear()
 
     def load(self, states: dict[int, Packed]) -> None:
         """Take this party's state back."""
         packed = states[self.members[0]]
-        self.memory = under(packed, "memory")
+        self.memory = {name: self.device.bring(value) for name, value in under(packed, "memory").items()}
         self.take_scale(packed)
         for name, net in self.loop_nets.items():
             mine = under(packed, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
 
+from colonnade.core.device import HOST, Device
 from colonnade.core.method import Parties, Turn
 from colonnade.core.party_side import Each, To
 from colonnade.core.state import Packed
@@ -23,7 +24,8 @@ R = TypeVar("R")
 class AllParties(Parties):
     """Asks the parties through a backend. ``home`` is the owner's own part: what the owner tells itself never travels.
 
-    ``runs_at`` says whose steps these are: parties', or those of several owners.
+    ``runs_at`` says whose steps these are: parties', or those of several owners. What the method tells and is told is
+    on the owner's ``device``, and everything behind this interface on the host.
     """
 
     def __init__(
@@ -35,9 +37,10 @@ class AllParties(Parties):
         home: set[int],
         blinding: BlindOwner | None = None,
         runs_at: Side = "party",
+        device: Device = HOST,
     ) -> None:
         self.names, self.backend, self.half, self.home = list(names), backend, half, home
-        self.blinding, self.runs_at = blinding, runs_at
+        self.blinding, self.runs_at, self.device = blinding, runs_at, device
         self.presence, self._everybody = half.presence, list(range(len(self.names)))
         self._asked: set[int] = set()
 
@@ -48,10 +51,10 @@ class AllParties(Parties):
         replies: dict[int, Any] = {
             k: None if answer is None else self._open(k, answer, call) for k, answer in answers.items()
         }
-        if not call.absent:
-            return [replies[k] for k in call.chosen]
-        like = next(iter(replies.values()), None)
-        return [replies[k] if k in replies else self._stand_in(k, like, call) for k in call.chosen]
+        if call.absent:
+            like = next(iter(replies.values()), None)
+            replies |= {k: self._stand_in(k, like, call) for k in call.chosen if k not in replies}
+        return [self.device.bring_message(replies[k]) for k in call.chosen]
 
     def sum(self, step: Callable[..., R], turn: Turn, *, all: Any = None, each: Each = None, to: To = None) -> R:
         """Run ``step`` at the parties; only the sum of their replies is given on."""
@@ -70,7 +73,7 @@ class AllParties(Parties):
         else:
             parts = self._blinded_sum(self.blinding, call, others)
         parts += [self._stand_in(k, parts[0], call) for k in call.chosen if k in call.absent]
-        return add(parts)  # type: ignore[no-any-return]
+        return self.device.bring_message(add(parts))  # type: ignore[no-any-return]
 
     def _blinded_sum(self, blinding: BlindOwner, call: Call, others: list[int]) -> list[Any]:
         """The reply of the owner's own part, if it is asked, and the opened sum of all others."""
@@ -111,12 +114,13 @@ class AllParties(Parties):
     def _seal(self, call: Call, all: Any, each: Each) -> None:
         receivers = [k for k in call.chosen if k not in self.home and k not in call.absent]
         if each is None:
-            call.messages = dict.fromkeys(call.chosen, all)
+            given = self.device.give(all)
+            call.messages = dict.fromkeys(call.chosen, given)
             if receivers:
-                wire = self.half.seal(all, [self.names[k] for k in receivers], call.name, call.turn)
+                wire = self.half.seal(given, [self.names[k] for k in receivers], call.name, call.turn)
                 call.wires = dict.fromkeys(receivers, wire)
             return
-        call.messages = dict(zip(call.chosen, each, strict=True))
+        call.messages = dict(zip(call.chosen, map(self.device.give, each), strict=True))
         call.wires = {k: self.half.seal(call.messages[k], [self.names[k]], call.name, call.turn) for k in receivers}
 
     def _open(self, k: int, answer: Any, call: Call, *, summed: bool = False) -> Any:

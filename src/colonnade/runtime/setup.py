@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.column_scale import evened
+from colonnade.core.device import HOST, Device
 from colonnade.core.method import Part
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
@@ -74,11 +75,12 @@ def make_parties(
     if remote is not None:
         transport = remote.connect(remote.specs(tables, plan, task, owners, owner_is_first=owner_is_first))
         goes_on = plan.settings.when_away != "wait"
-        return remote_parties(names, singles, half, remote, transport, goes_on=goes_on)
+        return remote_parties(names, singles, half, remote, transport, goes_on=goes_on, device=plan.owner_device)
     # Methods that need the owner's columns ask the owner's part by itself, and no group is parted within a round.
     alone = {0} if owner_is_first and plan.method.needs_owner_columns else set()
     groups = _groups(singles, parts, plan.settings, alone, plan.method.kind_of)
-    return local_parties(names, groups, half, home, encoded=plan.settings.runtime == "bytes")
+    encoded = plan.settings.runtime == "bytes"
+    return local_parties(names, groups, half, home, encoded=encoded, device=plan.owner_device)
 
 
 def local_parties(
@@ -89,6 +91,7 @@ def local_parties(
     *,
     encoded: bool = False,
     blinded: Sequence[str] | None = None,
+    device: Device = HOST,
 ) -> AllParties:
     """Parties that are computed in this process; if the seals say so, these blind their sums, or all but the owner."""
     blind, others = half.seals.blind, [name for k, name in enumerate(names) if k not in home]
@@ -97,9 +100,10 @@ def local_parties(
     halves = [PartyHalf(name, half.ends, blind=ends.get(name)) for name in names]
     backend = LocalBackend(groups, halves, home, encoded=encoded)
     if blind is None:
-        return AllParties(names, backend, half, home=home)
+        return AllParties(names, backend, half, home=home, device=device)
     reached = blinded_through(backend, half.presence, ends[others[0]].job, ends[others[0]].manifest)
-    return AllParties(names, backend, half, home=home, blinding=BlindOwner(blind, reached, half.opener))
+    blinding = BlindOwner(blind, reached, half.opener)
+    return AllParties(names, backend, half, home=home, blinding=blinding, device=device)
 
 
 def remote_parties(
@@ -110,17 +114,18 @@ def remote_parties(
     transport: Transport,
     *,
     goes_on: bool = False,
+    device: Device = HOST,
 ) -> AllParties:
     """Parties in other processes, and the owner's own part in this one."""
     home, halves = {0} if own else set(), [PartyHalf(name, half.ends) for name in names]
     backend = RemoteBackend(own, halves, transport, remote.schema, job=remote.job, ledger=half.ledger, goes_on=goes_on)
     blind = half.seals.blind
     if blind is None:
-        return AllParties(names, backend, half, home=home)
+        return AllParties(names, backend, half, home=home, device=device)
     keys = {name: remote.keys[name] for name in names[len(own) :]}
     reached = blinded_through(backend, half.presence, remote.job, keys)
     blinding = BlindOwner(blind, reached, half.opener, leaves_out=goes_on)
-    return AllParties(names, backend, half, home=home, blinding=blinding)
+    return AllParties(names, backend, half, home=home, blinding=blinding, device=device)
 
 
 def make_owners(
@@ -133,12 +138,13 @@ def make_owners(
             parts.append(plan.method.owner_parts(parties, task.outputs))
     # Their numbers would be those of parties, and what they draw must be their own.
     within = draws.within("owners")
-    singles = [LoopGroup(k, table, parts[k], within, task=task) for k, table in enumerate(tables)]
+    device = plan.owner_device
+    singles = [LoopGroup(k, table, parts[k], within, task=task, device=device) for k, table in enumerate(tables)]
     groups = _groups(singles, parts, plan.settings, set(), lambda _: None)
     names = [OWNER] if len(tables) == 1 else [table.name for table in tables]
     halves = [PartyHalf(name, half.ends, noisy=False) for name in names]
     backend = LocalBackend(groups, halves, {0}, encoded=plan.settings.runtime == "bytes")
-    everybody = AllParties(names, backend, half, home={0}, runs_at="owner")
+    everybody = AllParties(names, backend, half, home={0}, runs_at="owner", device=device)
     return LabelOwners(everybody, backend, singles, places)
 
 
@@ -152,8 +158,9 @@ def _singles(
     parts = [
         build_parts(plan.method, build, plan.optimizers[k], task.outputs, draws[k]) for k, build in enumerate(builds)
     ]
+    how: dict[str, Any] = {"task": task.public, "leaders": leaders}
     singles = [
-        LoopGroup(k, table, parts[k], draws[k], task=task.public, leaders=leaders) for k, table in enumerate(tables)
+        LoopGroup(k, table, parts[k], draws[k], **how, device=plan.device_of(k)) for k, table in enumerate(tables)
     ]
     return singles, parts
 

@@ -52,6 +52,7 @@ DESCRIPTION: Form = {
     "model": _BUILT,
     "optimizer": _BUILT,
     "seal?": [{"kind": TEXT}],
+    "devices?": [{"name": TEXT, "precision": TEXT, "move_tables": FLAG}],
     "data": ({"load?": TEXT, "files?": _FILES}, None),
     "columns?": {"*": {"count": COUNT, "names": [TEXT]}},
     "tables": [_TABLE],

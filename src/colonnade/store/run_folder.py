@@ -21,13 +21,18 @@ def history_csv(history: Sequence[dict[str, float]]) -> str:
 
 
 def same_run(first: Any, second: Any) -> bool:
-    """Whether two descriptions are of the same run, whoever records it.
+    """Whether two descriptions are of the same run, whoever records it and wherever it computes.
 
     The number of rounds may differ: a run can be prolonged.
     """
     try:
         plain = [
-            {**json.loads(json.dumps(d)), "settings": {**complete(d["settings"]), "rounds": 0}, "record": ""}
+            {
+                **json.loads(json.dumps(d)),
+                "settings": {**complete(d["settings"]), "rounds": 0},
+                "record": "",
+                "devices": "",
+            }
             for d in (first, second)
         ]
     except (TypeError, KeyError, ValueError):

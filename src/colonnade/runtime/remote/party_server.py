@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.column_scale import evened
+from colonnade.core.device import HOST, Device, repeatable
 from colonnade.core.method import Method, Turn
 from colonnade.core.optim import OptimizerBuilder
 from colonnade.core.randomness import Sources
@@ -100,6 +101,7 @@ class PartySpec:
     """Between organisations, of a method of one round: notes what the round tells, and refuses anything else later."""
     extra_steps: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # to explain; a federation has none
     record: Recording | None = None  # of this party's own view; it changes no message
+    device: Device = HOST  # where the party computes, which changes no message either
 
     @property
     def name(self) -> str:
@@ -131,7 +133,8 @@ class PartyServer(RequestServer):
         table = evened(spec.table)
         build = Build(spec.model, table, spec.member, list(leaders))
         parts = build_parts(spec.method, build, spec.optimizer, spec.task.outputs, draws)
-        self.group = LoopGroup(spec.member, table, parts, draws, task=spec.task.public, leaders=leaders)
+        how_built: dict[str, Any] = {"task": spec.task.public, "leaders": leaders, "device": spec.device}
+        self.group = LoopGroup(spec.member, table, parts, draws, **how_built)
         self.ledger, self.ends = Ledger(), Ends(spec.seals, sources)
         self.ends.know("train", spec.table)
         self.blinded, self._steps = _blind_party(spec), spec.method.steps()
@@ -217,7 +220,7 @@ class PartyServer(RequestServer):
         received = [] if reads is None else [self._message(reads, packet, turn)]
         self.group.begin(turn)
         try:
-            with self.history.hears(packet, lambda: self.frame(packet, 0)):
+            with self.history.hears(packet, lambda: self.frame(packet, 0)), repeatable([self.group.device]):
                 return self.group.run(step, turn, received, shared=False)[0]
         except ColonnadeError:
             raise

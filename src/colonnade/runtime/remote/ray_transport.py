@@ -185,7 +185,7 @@ class RayTransport:
         """
         for k, host in enumerate(self.hosts):
             options = self.cluster.options(self.ray, k)
-            if k in self._lost or options["num_cpus"] or options["resources"]:
+            if k in self._lost or options["num_cpus"] or options["resources"] or self.cluster.gpus:
                 self.ray.kill(host)
             else:
                 host.empty.remote()

@@ -64,6 +64,7 @@ class RemoteSetup:
                 folder=None if self.folder is None else self.folder / f"{k:03d}",
                 leaders={OWNER: 1.0} if owners is None else owners.leaders,
                 places=() if owners is None else tuple(owners.places),
+                device=plan.device_of(k),
             )
             for k, table in enumerate(tables)
             if table.name in self.identities
