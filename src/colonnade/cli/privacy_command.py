@@ -13,9 +13,10 @@ from colonnade.cli.app import Json, app, echo, print_json, remark
 from colonnade.cli.progress import bars, counted, follow
 from colonnade.cli.sweep_command import value_of
 from colonnade.errors import ConfigError, unknown
-from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run, refuse_federation
+from colonnade.federation.side_audit import audit_side, is_of_a_side
+from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run
 from colonnade.jobs.job_file import read_job
-from colonnade.privacy.audit import BUDGET, checked_budget, chosen_attacks
+from colonnade.privacy.audit import BUDGET, Progress, checked_budget, chosen_attacks
 from colonnade.privacy.audit_result import FAILS_ON, Audit
 
 FAILED = 3
@@ -31,10 +32,17 @@ DISPROVED = 4
 def audit(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A run folder; without one, --method and --data rehearse a job."),
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run folder, or a side's job folder; without it, a rehearsal by --method and --data.",
+        ),
     ] = None,
     job: Annotated[
-        Path | None, typer.Option(metavar="JOB.toml", help="The job of the run, if it was trained on files.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="The job of a run on files, or the own file of a side.",
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="M", help="Rehearse: train this method, then audit it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="D", help="Rehearse: on this named data set.")] = None,
@@ -65,7 +73,9 @@ def audit(
     """Attack a run's recorded messages, each attack beside its control, and give a verdict for every secret.
 
     The verdicts are read, leaks, hints, not decided, nothing found, not tested. A run that was not recorded is
-    replayed: it is trained once more. The result is kept as audit.json in the run folder, for its report.
+    replayed: it is trained once more. The folder of one side of a federation with record = true in [audit] is
+    audited with that side's own table, and compared with the signed terms. The result is kept as audit.json in the
+    folder, for its report.
     Exit code 3: --fail-on was met. Exit code 4: canaries prove more epsilon than a seal grants.
     """
     if fail_on is not None and fail_on not in FAILS_ON:
@@ -83,11 +93,17 @@ def audit(
             found = audit_rehearsal(trained, on_progress, **how)
     else:
         _check_no_plan(planned)
-        refuse_federation(run)
         with _attacks(quiet=quiet) as on_progress:
-            found = audit_run(run, None if job is None else read_job(job), on_progress, **how)
+            found = _of_folder(run, job, on_progress, how)
     tell(found, json=json, quiet=quiet)
     _leave(found, fail_on)
+
+
+def _of_folder(folder: Path, job: Path | None, on_progress: Progress | None, how: dict[str, Any]) -> Audit:
+    """The audit of a run folder, or of the folder of one side of a federation."""
+    if is_of_a_side(folder):
+        return audit_side(folder, job, on_progress, **how)
+    return audit_run(folder, None if job is None else read_job(job), on_progress, **how)
 
 
 def tell(found: Audit, *, json: bool, quiet: bool) -> None:

@@ -108,6 +108,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
         beside=beside,
         audit=_audited(sections),
         extend=extend,
+        path=Path(path),
     )
 
 
@@ -166,6 +167,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         keys=keys,
         beside=beside,
         audit=_audited(sections),
+        path=Path(path),
     )
 
 

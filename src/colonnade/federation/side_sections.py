@@ -182,6 +182,8 @@ class OwnerFile:
     audit: AuditSection = field(default_factory=AuditSection)
     extend: ExtendSection | None = None
     """Which finished job it goes on from; None if everybody begins."""
+    path: Path | None = None
+    """Where it was read."""
 
 
 @dataclass(frozen=True)
@@ -201,3 +203,5 @@ class PartyFile:
     keys: Keys
     beside: Path
     audit: AuditSection = field(default_factory=AuditSection)
+    path: Path | None = None
+    """Where it was read."""

@@ -73,15 +73,6 @@ def audit_rehearsal(trained: tuple[Run, Sequence[Table]], on_progress: Progress 
     return audit(run, tables, progress=on_progress, **how)
 
 
-def refuse_federation(folder: Path) -> None:
-    """Refuse the folder of one side of a federation: the rows that it trained on are in no file by themselves."""
-    if (folder / "terms.json").exists():
-        raise ConfigError(
-            f"{folder} is the folder of one side of a federation; audit it with cn.audit(None, [own_table], "
-            "view=check_view(folder)), as docs/audit.md says."
-        )
-
-
 def audit_run(folder: Path, job: Job | None, on_progress: Progress | None, **how: Any) -> Audit:
     """The audit of a run folder, which keeps it; ``job`` is needed if the run was trained on files."""
     description = read_summary(folder)["description"]

@@ -16,6 +16,7 @@ from colonnade.core.table import Table
 from colonnade.errors import ConfigError, unknown
 from colonnade.privacy import attacks as _registered  # noqa: F401 - importing them puts them into the registry
 from colonnade.privacy.advantage import Advantage, Judge, judge_of, measure_advantage
+from colonnade.privacy.agreement import Agreement
 from colonnade.privacy.attack import Attack
 from colonnade.privacy.attack import attacks as known_attacks
 from colonnade.privacy.audit_result import Audit
@@ -195,21 +196,25 @@ def audit(
     'read'
     """
     chosen, clock = chosen_attacks(attacks), Clock(checked_budget(budget))
-    evidence = evidence_of(run, train, seed_of(seed), view)
+    return audit_of(evidence_of(run, train, seed_of(seed), view), chosen, clock, progress)
+
+
+def audit_of(evidence: Evidence, chosen: Sequence[Attack], clock: Clock, progress: Progress | None = None) -> Audit:
+    """What these attacks find in this evidence."""
     with threads(1), threadpool_limits(1):
-        proofs = proofs_of(run, clock, evidence.seed)
+        proofs = proofs_of(evidence.agreed, clock, evidence.seed)
         found = list(guesses(evidence, chosen, clock, progress or (lambda done, in_all: None)))
         attempts = attempts_of(found, evidence.seed)
     return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent), proofs)
 
 
-def proofs_of(run: Run | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
+def proofs_of(agreed: Agreement | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
     """For seals with differential privacy, the epsilon that canaries prove, in a small part of the budget."""
-    if run is None:
+    if agreed is None:
         return ()
     rng = np.random.default_rng(derive_seed(seed, "canaries"))
     seconds = min(CANARY_SECONDS, clock.budget / 10)
-    return prove_epsilon(run.seals, max(run.task.outputs, 2), rng, seconds=seconds)
+    return prove_epsilon(agreed.placed_seals, max(agreed.task.outputs, 2), rng, seconds=seconds)
 
 
 def checked_budget(budget: float) -> float:

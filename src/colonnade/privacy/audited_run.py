@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from colonnade.core.disclosure import UNDECLARED, declared
+from colonnade.core.disclosure import UNDECLARED
 from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, check_federation
 from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError, TableError
+from colonnade.privacy.agreement import agreement_of
 from colonnade.privacy.cases import Case, Evidence
 from colonnade.privacy.packed_labels import with_labels_unpacked
 from colonnade.privacy.replay import replayed
@@ -37,7 +38,7 @@ def evidence_of(run: Run | None, tables: Sequence[Table] | None, seed: int, view
     if view is None:
         view = run.view if run.is_recorded else replayed(run, tables)
     check_against_ledger(view, run.ledger)
-    return Evidence(with_labels_unpacked(view, run), tables, run, seed, tuple(run.ledger.owners))
+    return Evidence(with_labels_unpacked(view, agreement_of(run)), tables, run, seed, tuple(run.ledger.owners))
 
 
 def evidence_of_side(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None) -> Evidence:
@@ -79,25 +80,18 @@ def check_against_ledger(view: View, ledger: Ledger) -> None:
 
 def declared_level(evidence: Evidence, case: Case) -> str:
     """What the run's method declares of this secret with its options and seals, or "not declared"."""
-    run = evidence.run
-    if run is None:
+    if evidence.agreed is None:
         return UNDECLARED
-    kinds = [seal.kind for seal in run.model.plan.seal]
-    way = "up" if case.adversary == OWNER else "down"
-    return declared(run.method, case.secret, classes=_classes(run), seals=kinds, way=way)
-
-
-def _classes(run: Run) -> int:
-    return run.task.outputs if run.task.name == "classes" else 0
+    return evidence.agreed.declared(case.secret, "up" if case.adversary == OWNER else "down")
 
 
 def facts_of_audit(evidence: Evidence, budget: float, seconds: float) -> dict[str, Any]:
     """What was audited, and how."""
-    run, view = evidence.run, evidence.view
-    seals = [] if run is None else [{"kind": seal.kind, **asdict(seal)} for seal in run.model.plan.seal]
+    agreed, view = evidence.agreed, evidence.view
+    seals = [] if agreed is None else [{"kind": seal.kind, **asdict(seal)} for seal in agreed.seals]
     return {
-        "method": None if run is None else run.method.name,
-        "data": None if run is None else str((run.description.get("data") or {}).get("load", "tables of one's own")),
+        "method": None if agreed is None else agreed.method.name,
+        "data": None if agreed is None else agreed.data,
         "seals": seals,
         "side": view.side,
         "rows": len(view.sample),

@@ -25,6 +25,7 @@ from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, parties_of
 from colonnade.data.sharing import all_labels
 from colonnade.errors import ConfigError
+from colonnade.privacy.agreement import Agreement, agreement_of
 from colonnade.privacy.material import Array, Material
 from colonnade.privacy.own_network import own_network
 from colonnade.privacy.row_sets import row_sets
@@ -53,6 +54,13 @@ class Evidence:
     seed: int = 0
     owners: Sequence[str] = field(default=(OWNER,))
     """The owners' names in the ledger."""
+    signed: Agreement | None = None
+    """What all sides signed, where the run is not here."""
+
+    @property
+    def agreed(self) -> Agreement | None:
+        """What the sides agreed on, if that is known."""
+        return self.signed if self.run is None else agreement_of(self.run)
 
     @property
     def owns_columns(self) -> bool:
@@ -61,8 +69,8 @@ class Evidence:
 
     @property
     def per_epoch(self) -> int | None:
-        """How many rounds an epoch has, if the run is here."""
-        return None if self.run is None else self.run.schedule.rounds_per_epoch
+        """How many rounds an epoch has, if that is known."""
+        return None if self.agreed is None else self.agreed.schedule.rounds_per_epoch
 
     @property
     def parties(self) -> list[str]:
@@ -155,7 +163,7 @@ def _labels(evidence: Evidence, rows: Array) -> tuple[Array, int]:
         return np.zeros(len(rows), dtype=np.int64), 0
     labels = all_labels(evidence.tables).numpy()
     if labels.ndim == 1 and labels.dtype.kind in "iu":
-        classes = evidence.run.task.outputs if evidence.run is not None else int(labels.max()) + 1
+        classes = int(labels.max()) + 1 if evidence.agreed is None else evidence.agreed.task.outputs
         return labels[rows].astype(np.int64), classes
     return labels.reshape(len(labels), -1)[rows].astype(np.float64), 0
 
