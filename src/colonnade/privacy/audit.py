@@ -72,13 +72,13 @@ def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
 def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progress: Progress) -> Iterator[Guessed]:
     """What all attacks guess of all secrets: first what is cheap, for all secrets, then what must train something."""
     cases = [case for case in cases_of(evidence) if not is_silent(evidence, case)]
-    pairs = [(case, one) for case in cases for one in attacks if one.secret == case.secret]
+    pairs = [(case, one) for case in cases for one in attacks if _is_about(one, case)]
     second = None if evidence.run is None or len(evidence.owners) > 1 else SecondTraining(evidence, clock)
     done = 0
     cheap = [one for one in attacks if not one.trains]
     for stage in [cheap, *([one] for one in attacks if one.trains)]:
         for case in cases:
-            todo = [one for one in stage if one.secret == case.secret]
+            todo = [one for one in stage if _is_about(one, case)]
             if not todo:
                 continue
             material = replace(material_of(case, evidence), second=None if second is None else second.of(case))
@@ -87,6 +87,10 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
                 yield replace(found, column=column_names(evidence, case), apart=evidence.run is None)
                 done += 1
                 progress(done, len(pairs))
+
+
+def _is_about(one: Attack, case: Case) -> bool:
+    return one.secret == case.secret and one.between_parties == case.between_parties
 
 
 def attempt(case: Case, one: Attack, material: Material, clock: Clock, seed: int) -> Guessed:

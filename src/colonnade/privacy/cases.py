@@ -7,9 +7,13 @@ a party              the labels      what it received                           
 the owner            columns         what it received from that party, or sums    the labels, its own columns
 a party              the owner's     what it received, where the owner sends      its columns, its own network
                      columns         embeddings (``apfed``)
+a party              another         what it received of the owner                its columns, what it sent, the
+                     party's                                                      labels
+                     columns
 ===================  ==============  ===========================================  ================================
 
-A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
+Of each party's columns the party before it is the adversary: what the owner answers is much the same to all of them,
+and with every pair an audit would take too long. A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
 """
 
 from __future__ import annotations
@@ -42,6 +46,16 @@ class Case(NamedTuple):
     adversary: str
     of: str
     secret: str
+
+    @property
+    def between_parties(self) -> bool:
+        """Whether both are parties."""
+        return OWNER not in (self.adversary, self.of)
+
+    @property
+    def asks_owner(self) -> bool:
+        """Whether the adversary reads what the owner sends."""
+        return self.adversary != OWNER
 
 
 @dataclass(frozen=True)
@@ -98,6 +112,8 @@ def cases_of(evidence: Evidence) -> list[Case]:
     if mine and evidence.owns_columns:
         found += [Case(party, OWNER, "columns") for party in parties if _gets_embeddings(evidence, party)]
     found += [Case(OWNER, party, "columns") for party in parties if side in (EVERYBODY, party)]
+    if side == EVERYBODY and len(parties) > 1:
+        found += [Case(*pair, "columns") for pair in zip(parties[-1:] + parties, parties, strict=False)]
     for case in found:
         if evidence.table(case.of) is None:
             raise ConfigError(
@@ -116,7 +132,7 @@ def _gets_embeddings(evidence: Evidence, party: str) -> bool:
 
 def is_silent(evidence: Evidence, case: Case) -> bool:
     """Whether no message at all travels to this adversary from whom it is after."""
-    senders = evidence.owners if case.of == OWNER else (case.of, SUM)
+    senders = evidence.owners if case.asks_owner else (case.of, SUM)
     receivers = evidence.owners if case.adversary == OWNER else (case.adversary,)
     return not any(evidence.sends(sender, receiver) for sender in senders for receiver in receivers)
 
@@ -142,7 +158,7 @@ def material_of(case: Case, evidence: Evidence) -> Material:
         sent=streams_of(view, here, there, evidence.per_epoch),
         shared=shared_of(view, there, here),
         own=_columns(evidence.table(case.adversary), rows),
-        labels=labels if to_owner else None,
+        labels=labels if to_owner or case.between_parties else None,
         network=None if to_owner else own_network(evidence.run, case.adversary, evidence.table(case.adversary)),
         categories={} if columns is None else _categories(columns),
         chosen_on=sets.chosen_on,
