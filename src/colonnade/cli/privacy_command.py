@@ -14,7 +14,7 @@ from colonnade.cli.progress import bars, counted, follow
 from colonnade.cli.sweep_command import value_of
 from colonnade.errors import ConfigError, unknown
 from colonnade.federation.side_audit import audit_side, is_of_a_side
-from colonnade.jobs.audit_job import Rehearsal, audit_rehearsal, audit_run
+from colonnade.jobs.audit_job import Rehearsal, audit_run
 from colonnade.jobs.job_file import read_job
 from colonnade.privacy.audit import BUDGET, Progress, checked_budget, chosen_attacks
 from colonnade.privacy.audit_result import FAILS_ON, Audit
@@ -90,7 +90,7 @@ def audit(
         with bars(quiet=quiet) as progress:
             trained = rehearsal.train(follow(progress, rehearsal.method.name))
         with _attacks(quiet=quiet) as on_progress:
-            found = audit_rehearsal(trained, on_progress, **how)
+            found = rehearsal.audit(trained, on_progress, **how)
     else:
         _check_no_plan(planned)
         with _attacks(quiet=quiet) as on_progress:

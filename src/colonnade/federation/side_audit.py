@@ -30,9 +30,11 @@ from colonnade.privacy.agreement import Agreement
 from colonnade.privacy.audit import BUDGET, Progress, audit_of, checked_budget, chosen_attacks
 from colonnade.privacy.audit_file import write_audit
 from colonnade.privacy.audit_result import Audit
-from colonnade.privacy.audited_run import evidence_of_side
+from colonnade.privacy.audited_run import GUESSES_AT_IDS, evidence_of_side
 from colonnade.privacy.clock import Clock
+from colonnade.privacy.ids_verdict import ids_verdict
 from colonnade.privacy.packed_labels import with_labels_unpacked
+from colonnade.tables.align.id_texts import texts
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ledger import OWNER
 
@@ -52,6 +54,10 @@ def audit_side(folder: Path, side_file: Path | None, on_progress: Progress | Non
     evidence = evidence_of_side(None, [side.table(view.side, side_file)], seed_of(how.get("seed", 0)), view)
     evidence = replace(evidence, view=with_labels_unpacked(view, agreed), signed=agreed)
     found = audit_of(evidence, chosen, clock, on_progress)
+    if side.lists_ids_plainly(view.side):
+        untried = [one for one in found.facts["untried"] if one != GUESSES_AT_IDS]
+        verdict = ids_verdict(view.side, side.ids(view.side, side_file), int(side.terms["train"].get("seed", 0)))
+        found = replace(found, verdicts=(*found.verdicts, verdict), facts=found.facts | {"untried": untried})
     return replace(found, written=str(write_audit(found, side.run.folder)))
 
 
@@ -129,6 +135,15 @@ class SideFolder:
                 "files and the folder of that training."
             )
         return table
+
+    def lists_ids_plainly(self, side: str) -> bool:
+        """Whether this side sent the list of its ids in a form that can be guessed."""
+        return side != OWNER and self.terms["align"].get("mode") == "plain"
+
+    def ids(self, side: str, given: Path | None) -> list[bytes]:
+        """All ids of the side's files, as they are compared."""
+        name, sheet = self._sheet(side, self._side_file(given))
+        return texts(sheet.ids, name)
 
     def _side_file(self, given: Path | None) -> Path:
         noted = self.run.noted_for_audit.get("file")

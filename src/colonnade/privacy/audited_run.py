@@ -12,13 +12,15 @@ from colonnade.core.table import Table, check_federation
 from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError, TableError
 from colonnade.privacy.agreement import agreement_of
-from colonnade.privacy.cases import Case, Evidence
+from colonnade.privacy.cases import MEMBERSHIP, Case, Evidence
 from colonnade.privacy.packed_labels import with_labels_unpacked
 from colonnade.privacy.replay import replayed
 from colonnade.run.make_plan import outline_of
 from colonnade.run.training import Run
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import EVERYBODY, View
+
+GUESSES_AT_IDS = "guesses at ids"
 
 
 def evidence_of(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None = None) -> Evidence:
@@ -80,9 +82,9 @@ def check_against_ledger(view: View, ledger: Ledger) -> None:
 
 def declared_level(evidence: Evidence, case: Case) -> str:
     """What the run's method declares of this secret with its options and seals, or "not declared"."""
-    if evidence.agreed is None:
+    if evidence.agreed is None or case.secret == MEMBERSHIP:
         return UNDECLARED
-    return evidence.agreed.declared(case.secret, "up" if case.adversary == OWNER else "down")
+    return evidence.agreed.declared(case.secret, "up" if evidence.is_owner(case.adversary) else "down")
 
 
 def facts_of_audit(evidence: Evidence, budget: float, seconds: float) -> dict[str, Any]:
@@ -102,4 +104,16 @@ def facts_of_audit(evidence: Evidence, budget: float, seconds: float) -> dict[st
         "budget": budget,
         "seconds": round(seconds, 2),
         "left_out": list(view.left_out),
+        "untried": _untried(evidence),
     }
+
+
+def _untried(evidence: Evidence) -> list[str]:
+    """What no attack was about, because something for it is not here."""
+    untried = []
+    if evidence.held_out is None:
+        untried.append("membership among predictions (no rows that were held out came)")
+    if evidence.view.side != EVERYBODY:
+        untried.append("what parties tell of each other's columns (no side sees both)")
+    untried.append(GUESSES_AT_IDS)
+    return untried

@@ -13,13 +13,17 @@ a party              another         what it received of the owner              
 ===================  ==============  ===========================================  ================================
 
 Of each party's columns the party before it is the adversary: what the owner answers is much the same to all of them,
-and with every pair an audit would take too long. A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
+and with every pair an audit would take too long. Of several owners each has labels of rows of its own, and reads the
+embeddings of those rows only: each is audited by itself.
+
+A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +31,7 @@ import torch
 
 from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, parties_of
-from colonnade.data.sharing import all_labels
+from colonnade.data.sharing import all_labels, places_of
 from colonnade.errors import ConfigError
 from colonnade.privacy.agreement import Agreement, agreement_of
 from colonnade.privacy.material import Array, Material
@@ -38,6 +42,9 @@ from colonnade.run.training import Run
 from colonnade.wire.view import EVERYBODY, View
 
 _EMBEDDINGS = ("h", "h_others")
+MEMBERSHIP = "membership"
+CLIENT = "a client"
+"""Whoever may ask a trained model."""
 
 
 class Case(NamedTuple):
@@ -46,16 +53,6 @@ class Case(NamedTuple):
     adversary: str
     of: str
     secret: str
-
-    @property
-    def between_parties(self) -> bool:
-        """Whether both are parties."""
-        return OWNER not in (self.adversary, self.of)
-
-    @property
-    def asks_owner(self) -> bool:
-        """Whether the adversary reads what the owner sends."""
-        return self.adversary != OWNER
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,8 @@ class Evidence:
     seed: int = 0
     owners: Sequence[str] = field(default=(OWNER,))
     """The owners' names in the ledger."""
+    held_out: Sequence[Table] | None = None
+    """Rows that the run was not trained on, with their labels, if some were given."""
     signed: Agreement | None = None
     """What all sides signed, where the run is not here."""
 
@@ -93,6 +92,23 @@ class Evidence:
         known = [table.name for table in parties_of(self.tables)[int(self.owns_columns) :]] or sorted(sides)
         return [name for name in known if name not in (*self.owners, SUM, EVERYBODY)]
 
+    def is_owner(self, side: str) -> bool:
+        """Whether a side is the owner, or one of several."""
+        return side in (OWNER, *self.owners)
+
+    def between_parties(self, case: Case) -> bool:
+        """Whether a party is after another party's secret."""
+        return not self.is_owner(case.adversary) and not self.is_owner(case.of)
+
+    def of_rows(self, case: Case) -> Array:
+        """Which of the sampled rows a case is about, bool [n]: of several owners, each has the labels of its own."""
+        about = np.ones(len(self.view.sample), dtype=bool)
+        if len(self.owners) > 1:
+            for owner, places in zip(self.owners, places_of(self.tables), strict=True):
+                if owner == (case.of if self.is_owner(case.of) else case.adversary):
+                    about = np.isin(self.view.sample, places.numpy())
+        return about
+
     def table(self, name: str) -> Table | None:
         """A side's table, if it is here."""
         if name in (OWNER, *self.owners):
@@ -107,13 +123,17 @@ class Evidence:
 def cases_of(evidence: Evidence) -> list[Case]:
     """All adversaries and secrets that whoever has this view can audit."""
     side, parties = evidence.view.side, evidence.parties
+    owners = evidence.owners
     mine = side == EVERYBODY or side in evidence.owners
-    found = [Case(party, OWNER, "labels") for party in parties] if mine else []
+    found = [Case(party, owner, "labels") for owner in owners for party in parties] if mine else []
     if mine and evidence.owns_columns:
         found += [Case(party, OWNER, "columns") for party in parties if _gets_embeddings(evidence, party)]
-    found += [Case(OWNER, party, "columns") for party in parties if side in (EVERYBODY, party)]
+    found += [Case(owner, party, "columns") for party in parties if side in (EVERYBODY, party) for owner in owners]
+    found += [Case(*pair, "labels") for pair in permutations(owners, 2) if evidence.sends(pair[1], pair[0])]
     if side == EVERYBODY and len(parties) > 1:
         found += [Case(*pair, "columns") for pair in zip(parties[-1:] + parties, parties, strict=False)]
+    if evidence.run is not None and evidence.held_out is not None:
+        found.append(Case(CLIENT, OWNER, MEMBERSHIP))
     for case in found:
         if evidence.table(case.of) is None:
             raise ConfigError(
@@ -132,21 +152,29 @@ def _gets_embeddings(evidence: Evidence, party: str) -> bool:
 
 def is_silent(evidence: Evidence, case: Case) -> bool:
     """Whether no message at all travels to this adversary from whom it is after."""
-    senders = evidence.owners if case.asks_owner else (case.of, SUM)
-    receivers = evidence.owners if case.adversary == OWNER else (case.adversary,)
-    return not any(evidence.sends(sender, receiver) for sender in senders for receiver in receivers)
+    senders, receivers = _ends(case, evidence)
+    return case.secret != MEMBERSHIP and not any(
+        evidence.sends(sender, receiver) for sender in senders for receiver in receivers
+    )
+
+
+def _ends(case: Case, evidence: Evidence) -> tuple[Sequence[str], Sequence[str]]:
+    """Who sends what the adversary reads, and who receives it."""
+    if evidence.between_parties(case):
+        return evidence.owners, (case.adversary,)
+    return (case.of,) if evidence.is_owner(case.of) else (case.of, SUM), (case.adversary,)
 
 
 def material_of(case: Case, evidence: Evidence) -> Material:
     """What this adversary has, and the secret by which its guesses are judged."""
-    to_owner, owners, view = case.adversary == OWNER, tuple(evidence.owners), evidence.view
-    there, here = ((case.of, SUM), owners) if to_owner else (owners, (case.adversary,))
+    to_owner, between, view = evidence.is_owner(case.adversary), evidence.between_parties(case), evidence.view
+    there, here = _ends(case, evidence)
     streams = streams_of(view, there, here, evidence.per_epoch)
     rows = view.sample
     labels, classes = _labels(evidence, rows)
     columns = _columns(evidence.table(case.of), rows) if case.secret == "columns" else None
     truth = labels if columns is None else columns
-    usable = present(streams, len(rows)) & _known(evidence, case, rows)
+    usable = present(streams, len(rows)) & _known(evidence, case, rows) & evidence.of_rows(case)
     sets = row_sets(usable, truth if case.secret == "labels" and classes else None, evidence.seed)
     return Material(
         adversary=case.adversary,
@@ -158,7 +186,7 @@ def material_of(case: Case, evidence: Evidence) -> Material:
         sent=streams_of(view, here, there, evidence.per_epoch),
         shared=shared_of(view, there, here),
         own=_columns(evidence.table(case.adversary), rows),
-        labels=labels if to_owner or case.between_parties else None,
+        labels=labels if case.secret == "columns" and (to_owner or between) else None,
         network=None if to_owner else own_network(evidence.run, case.adversary, evidence.table(case.adversary)),
         categories={} if columns is None else _categories(columns),
         chosen_on=sets.chosen_on,

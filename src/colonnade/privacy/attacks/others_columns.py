@@ -8,6 +8,7 @@ columns is no news to a party that reads them, and is declared of labels; so the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from colonnade.privacy.attack import Attack, register
 from colonnade.privacy.attacks.candidates import blind_guess, choose
 from colonnade.privacy.attacks.decoder import ROWS, decoded, lacks_rows, last_and_all
-from colonnade.privacy.attacks.row_features import received, without_streams
+from colonnade.privacy.attacks.row_features import label_columns, received, without_streams
 from colonnade.privacy.attacks.secret_streams import embeddings_of, with_secret
 from colonnade.privacy.material import Array, Material
 
@@ -46,13 +47,14 @@ class OthersColumns(Attack):
         """By answers, alone and beside what it has of its own, or by the latter alone."""
         last, every = last_and_all(received(material))
         own = _own(material)
-        return choose(material, _rebuilt(material, [own, last, last + own, every + own], rng))
+        with_answers = [last, last + own, every + own]
+        return choose(material, chain(_without(material), _rebuilt(material, with_answers, rng)))
 
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """The mean, what it has of its own, or that beside shuffled answers."""
-        own, others = _own(material), rng.permutation(len(material.truth))
+        others = rng.permutation(len(material.truth))
         shuffled = [values[others] for values in last_and_all(received(material))[0]]
-        return choose(material, _rebuilt(material, [own, shuffled + own], rng))
+        return choose(material, chain(_without(material), _rebuilt(material, [shuffled + _own(material)], rng)))
 
     def planted(self, material: Material, rng: np.random.Generator) -> Material:
         """Embeddings along the main directions of the columns."""
@@ -64,7 +66,13 @@ def _own(material: Material) -> list[Array]:
     return without_streams(material) + last_and_all(material.sent)[0]
 
 
-def _rebuilt(material: Material, features: list[list[Array]], rng: np.random.Generator) -> Iterator[Array]:
+def _without(material: Material) -> Iterator[Array]:
+    """The same models for the attack and for its control, with labels of more or of less weight."""
+    labels = [] if material.labels is None else [label_columns(material.labels)]
     yield blind_guess(material)
+    yield from _rebuilt(material, [_own(material), _own(material) + labels], np.random.default_rng(0))
+
+
+def _rebuilt(material: Material, features: list[list[Array]], rng: np.random.Generator) -> Iterator[Array]:
     for parts in features:
         yield from decoded(material, parts, rng)
