@@ -12,8 +12,11 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.errors import CheckpointError, ConfigError, TableError
+from colonnade.privacy.agreement import agreement_of
+from colonnade.privacy.audit import audit_of, chosen_attacks
 from colonnade.privacy.audit_file import read_audit, write_audit
 from colonnade.privacy.cases import Case, Evidence, cases_of, material_of
+from colonnade.privacy.clock import Clock
 from colonnade.privacy.row_sets import row_sets
 from colonnade.report import read_summary, write_report
 
@@ -260,6 +263,41 @@ def test_the_folder_of_one_side_is_told_from_that_of_a_run(tmp_path):
     (tmp_path / "terms.json").write_text("{}")
     told = invoke(tmp_path, "--job", tmp_path / "job.toml")
     assert told.exit_code == 2 and "has no plan that everybody signed" in " ".join(told.output.split())
+
+
+def refused(*words):
+    told = invoke(*words, "--quiet")
+    assert told.exit_code == 2, told.output
+    return " ".join(told.output.split())
+
+
+def test_what_a_run_folder_lacks_is_said_in_a_sentence(run, tables, tmp_path):
+    own = [replace(table, origin=None) for table in tables]
+    cn.train(own, "vafl", rounds=2, folder=tmp_path / "apart")
+    assert "was trained on files or tables, and guesses are judged by those" in refused(tmp_path / "apart")
+    cn.train(cn.load("breast_cancer", rows=80)[0], "vafl", rounds=3, record=True, folder=tmp_path / "few")
+    assert "80 rows of the sample" in (said := refused(tmp_path / "few")) and "needs at least 100" in said
+    view = run.folder / "view" / "view.json"
+    kept = view.read_text()
+    view.write_text(kept[:-9])
+    assert "view.json cannot be read" in refused(run.folder)
+    view.write_text(kept)
+
+
+def test_attacks_on_what_nobody_here_has_are_refused(run, tables):
+    party = replace(run.view, side="error")
+    with pytest.raises(ConfigError, match="is about the columns of 'error', and nothing"):
+        cn.audit(None, [tables[2]], view=party, attacks=["gradient scoring"])
+
+
+def test_a_method_without_declarations_is_not_declared(run, tables):
+    class Silent(type(run.method)):
+        disclosures = None
+
+    agreed = replace(agreement_of(run), method=Silent())
+    evidence = Evidence(replace(run.view, side="owner"), tables, signed=agreed)
+    told = audit_of(evidence, chosen_attacks(["one known label a class"]), Clock(20.0))
+    assert {one.declared for one in told.verdicts} == {"not declared"} and told.fails("undeclared")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from colonnade.privacy.clock import Clock
 from colonnade.privacy.material import Array, Material
 from colonnade.privacy.membership_material import check_held_out, membership_material, why_no_members
 from colonnade.privacy.second_run import SecondTraining
-from colonnade.privacy.verdict import Attempt, Verdict, story
+from colonnade.privacy.verdict import Attempt, Verdict, story, whose
 from colonnade.run.training import Run
 from colonnade.runtime.setup import threads
 from colonnade.wire.view import View
@@ -227,11 +227,23 @@ def audit(
 
 def audit_of(evidence: Evidence, chosen: Sequence[Attack], clock: Clock, progress: Progress | None = None) -> Audit:
     """What these attacks find in this evidence."""
+    check_fitting(chosen, evidence)
     with threads(1), threadpool_limits(1):
         proofs = proofs_of(evidence.agreed, clock, evidence.seed)
         found = list(guesses(evidence, chosen, clock, progress or (lambda done, in_all: None)))
         attempts = attempts_of(found, evidence.seed)
     return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent), proofs)
+
+
+def check_fitting(chosen: Sequence[Attack], evidence: Evidence) -> None:
+    """Refuse attacks of which none is about anything that can be audited here, such as labels that nobody here has."""
+    cases = cases_of(evidence)
+    if chosen and cases and not any(_fitting(chosen, evidence, case) for case in cases):
+        secrets = dict.fromkeys(whose(case.of, case.secret) for case in cases)
+        raise ConfigError(
+            f"none of the attacks asked for ({', '.join(one.name for one in chosen)}) is about {', '.join(secrets)}, "
+            "and nothing else can be audited with what is here; ask for others, or leave out which."
+        )
 
 
 def proofs_of(agreed: Agreement | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
