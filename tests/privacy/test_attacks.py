@@ -15,7 +15,7 @@ from colonnade.privacy.material import Material
 
 NAMES = [
     "columns from the owner's embedding",
-    "columns of another party",
+    "columns from answers",
     "decoder",
     "equations",
     "gradient scoring",

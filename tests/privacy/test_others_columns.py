@@ -11,7 +11,7 @@ from benchmarks.attack_materials import noise_instead, planted_score, result, sp
 from colonnade.privacy.attacks.others_columns import OthersColumns
 from colonnade.privacy.material import Material, Stream
 
-NAME = "columns of another party"
+NAME = "columns from answers"
 ROWS = 420
 
 

@@ -92,8 +92,8 @@ def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progres
 
 def _fitting(attacks: Sequence[Attack], evidence: Evidence, case: Case) -> list[Attack]:
     """The attacks that are about such an adversary and secret."""
-    between = evidence.between_parties(case)
-    return [one for one in attacks if one.secret == case.secret and one.between_parties == between]
+    answers = evidence.from_answers(case)
+    return [one for one in attacks if one.secret == case.secret and one.from_answers == answers]
 
 
 def _material(evidence: Evidence, case: Case, second: SecondTraining | None) -> Material | str:

@@ -114,6 +114,6 @@ def _untried(evidence: Evidence) -> list[str]:
     if evidence.held_out is None:
         untried.append("membership among predictions (no rows that were held out came)")
     if evidence.view.side != EVERYBODY:
-        untried.append("what parties tell of each other's columns (no side sees both)")
+        untried.append("what parties can tell of each other's columns (no side has both)")
     untried.append(GUESSES_AT_IDS)
     return untried

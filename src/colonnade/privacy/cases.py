@@ -8,13 +8,13 @@ the owner            columns         what it received from that party, or sums  
 a party              the owner's     what it received, where the owner sends      its columns, its own network
                      columns         embeddings (``apfed``)
 a party              another         what it received of the owner                its columns, what it sent, the
-                     party's                                                      labels
+                     side's                                                       labels
                      columns
 ===================  ==============  ===========================================  ================================
 
-Of each party's columns the party before it is the adversary: what the owner answers is much the same to all of them,
-and with every pair an audit would take too long. Of several owners each has labels of rows of its own, and reads the
-embeddings of those rows only: each is audited by itself.
+Of each party's columns the party before it is the adversary, of the owner's the first party: what the owner answers is
+much the same to all of them, and with every pair an audit would take too long. Of several owners each has labels of
+rows of its own, and reads the embeddings of those rows only: each is audited by itself.
 
 A side audits what it sent itself: the owner its labels and columns, a party its columns. In one process all is there.
 """
@@ -96,9 +96,18 @@ class Evidence:
         """Whether a side is the owner, or one of several."""
         return side in (OWNER, *self.owners)
 
-    def between_parties(self, case: Case) -> bool:
-        """Whether a party is after another party's secret."""
-        return not self.is_owner(case.adversary) and not self.is_owner(case.of)
+    def from_answers(self, case: Case) -> bool:
+        """Whether a party is after columns that it receives nothing of but what the owner computes of everybody's."""
+        if case.secret != "columns" or self.is_owner(case.adversary):
+            return False
+        return not self.is_owner(case.of) or not self.gets_embeddings(case.adversary)
+
+    def gets_embeddings(self, party: str) -> bool:
+        """Whether the owner sends a party embeddings, which follow from its own columns."""
+        return any(
+            seen.receiver == party and seen.sender in self.owners and not seen.fields.keys().isdisjoint(_EMBEDDINGS)
+            for seen in self.view.seen
+        )
 
     def of_rows(self, case: Case) -> Array:
         """Which of the sampled rows a case is about, bool [n]: of several owners, each has the labels of its own."""
@@ -127,7 +136,8 @@ def cases_of(evidence: Evidence) -> list[Case]:
     mine = side == EVERYBODY or side in evidence.owners
     found = [Case(party, owner, "labels") for owner in owners for party in parties] if mine else []
     if mine and evidence.owns_columns:
-        found += [Case(party, OWNER, "columns") for party in parties if _gets_embeddings(evidence, party)]
+        told = [party for party in parties if evidence.gets_embeddings(party)]
+        found += [Case(party, OWNER, "columns") for party in told or parties[:1]]
     found += [Case(owner, party, "columns") for party in parties if side in (EVERYBODY, party) for owner in owners]
     found += [Case(*pair, "labels") for pair in permutations(owners, 2) if evidence.sends(pair[1], pair[0])]
     if side == EVERYBODY and len(parties) > 1:
@@ -142,14 +152,6 @@ def cases_of(evidence: Evidence) -> list[Case]:
     return found
 
 
-def _gets_embeddings(evidence: Evidence, party: str) -> bool:
-    """Whether the owner sends a party embeddings, which follow from its own columns."""
-    return any(
-        seen.receiver == party and seen.sender in evidence.owners and not seen.fields.keys().isdisjoint(_EMBEDDINGS)
-        for seen in evidence.view.seen
-    )
-
-
 def is_silent(evidence: Evidence, case: Case) -> bool:
     """Whether no message at all travels to this adversary from whom it is after."""
     senders, receivers = _ends(case, evidence)
@@ -160,14 +162,14 @@ def is_silent(evidence: Evidence, case: Case) -> bool:
 
 def _ends(case: Case, evidence: Evidence) -> tuple[Sequence[str], Sequence[str]]:
     """Who sends what the adversary reads, and who receives it."""
-    if evidence.between_parties(case):
+    if evidence.from_answers(case):
         return evidence.owners, (case.adversary,)
     return (case.of,) if evidence.is_owner(case.of) else (case.of, SUM), (case.adversary,)
 
 
 def material_of(case: Case, evidence: Evidence) -> Material:
     """What this adversary has, and the secret by which its guesses are judged."""
-    to_owner, between, view = evidence.is_owner(case.adversary), evidence.between_parties(case), evidence.view
+    to_owner, answers, view = evidence.is_owner(case.adversary), evidence.from_answers(case), evidence.view
     there, here = _ends(case, evidence)
     streams = streams_of(view, there, here, evidence.per_epoch)
     rows = view.sample
@@ -186,7 +188,7 @@ def material_of(case: Case, evidence: Evidence) -> Material:
         sent=streams_of(view, here, there, evidence.per_epoch),
         shared=shared_of(view, there, here),
         own=_columns(evidence.table(case.adversary), rows),
-        labels=labels if case.secret == "columns" and (to_owner or between) else None,
+        labels=labels if case.secret == "columns" and (to_owner or answers) else None,
         network=None if to_owner else own_network(evidence.run, case.adversary, evidence.table(case.adversary)),
         categories={} if columns is None else _categories(columns),
         chosen_on=sets.chosen_on,

@@ -1,4 +1,4 @@
-"""What a party tells of another party's columns from what the owner answers: means, sums, gradients, residuals.
+"""What a party tells of another side's columns from what the owner answers: means, sums, gradients, residuals.
 
 An answer that is computed from everybody's part holds the others' part as well: less its own part, a mean embedding is
 that of the others, and a gradient of outputs is what all columns predict, less the label. What labels alone tell of
@@ -25,15 +25,15 @@ from colonnade.privacy.material import Array, Material
 class OthersColumns(Attack):
     """A decoder of the owner's answers, beside the party's own columns, what it sent, and the labels."""
 
-    name: ClassVar[str] = "columns of another party"
+    name: ClassVar[str] = "columns from answers"
     secret: ClassVar[str] = "columns"
-    between_parties: ClassVar[bool] = True
+    from_answers: ClassVar[bool] = True
     citation: ClassVar[str] = (
         "Luo, Wu, Xiao, Ooi: Feature inference attack on model predictions in vertical federated learning, ICDE 2021 "
         "(its adversary, a party that sees what all predict together, here with known rows and messages of training)"
     )
     adversary: ClassVar[str] = (
-        f"keeps the answers that it receives, knows the labels and all of the other party's columns of {ROWS} rows"
+        f"keeps the answers that it receives, knows the labels and all of those columns of {ROWS} rows"
     )
     without: ClassVar[str] = "fits the same rows to its own columns and messages and to the labels"
     rows_known: ClassVar[int] = ROWS
