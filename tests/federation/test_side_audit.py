@@ -53,6 +53,7 @@ def test_a_party_audits_its_columns_from_the_folder_of_all_its_jobs(ended: dict[
     (verdict,) = found["verdicts"]
     assert (verdict["of"], verdict["declared"]) == ("shop", "read") and verdict["word"] in ("read", "leaks")
     assert read_audit(ended["shop"])["worst"] == verdict["word"]
+    assert "columns of shop to owner" in (ended["shop"] / "audit.html").read_text()
 
 
 def test_what_a_folder_lacks_is_said_in_a_sentence(places: dict[str, Path], ended: dict[str, Path]) -> None:

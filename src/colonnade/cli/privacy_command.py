@@ -113,7 +113,8 @@ def tell(found: Audit, *, json: bool, quiet: bool) -> None:
     else:
         echo(str(found))
         if found.written and not quiet:
-            remark(f"written to {found.written}; colonnade report shows it")
+            shown = "" if found.written.endswith(".html") else "; colonnade report shows it"
+            remark(f"written to {found.written}{shown}")
 
 
 def _leave(found: Audit, fail_on: str | None) -> None:

@@ -7,6 +7,7 @@ with what the method of the terms declares under their seals.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from colonnade.core.schedule import schedule_of
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import TASKS
+from colonnade.disk.whole_files import write_text
 from colonnade.errors import CheckpointError, ColonnadeError, ConfigError
 from colonnade.federation.audit_check import log_entries
 from colonnade.federation.job_folder import JobFolder
@@ -34,6 +36,7 @@ from colonnade.privacy.audited_run import GUESSES_AT_IDS, evidence_of_side
 from colonnade.privacy.clock import Clock
 from colonnade.privacy.ids_verdict import ids_verdict
 from colonnade.privacy.packed_labels import with_labels_unpacked
+from colonnade.report.audit_page import audit_page
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ledger import OWNER
@@ -58,7 +61,11 @@ def audit_side(folder: Path, side_file: Path | None, on_progress: Progress | Non
         untried = [one for one in found.facts["untried"] if one != GUESSES_AT_IDS]
         verdict = ids_verdict(view.side, side.ids(view.side, side_file), int(side.terms["train"].get("seed", 0)))
         found = replace(found, verdicts=(*found.verdicts, verdict), facts=found.facts | {"untried": untried})
-    return replace(found, written=str(write_audit(found, side.run.folder)))
+    place = write_audit(found, side.run.folder)
+    if view.side != OWNER:  # the owner's run folder has a report that shows it
+        place = place.with_suffix(".html")
+        write_text(place, audit_page(json.loads(json.dumps(found.to_json())), view.side), private=True)
+    return replace(found, written=str(place))
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,15 @@ def audit_section(runs: Sequence[RunView]) -> tuple[str, list[Picture]]:
             continue
         picture = replace(audit_picture(run.audit), about=run.name if len(runs) > 1 else "")
         heading = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
-        content += (
-            heading
-            + _sentences(run.audit)
-            + f'<div class="attacks">{gallery([picture])}</div>'
-            + f"<p>{escape(AID)}</p>"
-            + _table(run.audit)
-        )
+        content += heading + audit_content(run.audit, picture)
         drawn.append(picture)
     return content, drawn
+
+
+def audit_content(audit: dict[str, Any], picture: Picture) -> str:
+    """What an audit found, without a heading."""
+    drawn = f'<div class="attacks">{gallery([picture])}</div><p>{escape(AID)}</p>'
+    return _sentences(audit) + drawn + _table(audit)
 
 
 def _sentences(audit: dict[str, Any]) -> str:
