@@ -29,6 +29,7 @@ from colonnade.wire.message import Envelope, decode_fields, encode
 
 Spoil = Callable[[Packet, Packet], "Packet | bytes"]
 PARTIES = ("shop", "mill")
+RECORD = "[audit]\nrecord = true"
 JOB = """
 [federation]
 listen = "127.0.0.1:0"
@@ -205,3 +206,9 @@ def lead(host: OwnerProcess, on_round: Callable[[Any], None] | None = None) -> N
         host.train(on_round)
     finally:
         host.close()
+
+
+def job_folders(sides: Sides) -> dict[str, Path]:
+    """The sides' folders of the one job; the owner's is called "owner"."""
+    each = {name: next((sides.folder / f"run-{name}").glob("*/plan.json")).parent for name in PARTIES}
+    return {"owner": sides.folder / "run-bank", **each}

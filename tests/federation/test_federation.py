@@ -10,8 +10,10 @@ from test_contract import ONE_OWNER, Case, without_time
 
 import colonnade as cn
 import views
+from colonnade.errors import TableError
 from colonnade.federation.audit_check import compare, verify
 from colonnade.federation.prediction import Prediction
+from colonnade.federation.side_audit import audit_side
 from colonnade.federation.view_check import check_view
 from colonnade.jobs.run_job import train_job
 from colonnade.jobs.table_sections import Files
@@ -96,6 +98,8 @@ def test_both_sides_of_every_log_agree(companies: dict[bool, Companies], tmp_pat
         ours = [one for one in ours if name in (one.sender, one.receiver)]
         for one, other in zip(theirs_seen, ours, strict=True):
             views.check_same_message(one, other)
+        with pytest.raises(TableError, match="an audit needs at least 100"):  # so its view, table and terms were found
+            audit_side(theirs.parent, None, None)
 
 
 def test_predictions_over_the_federation(companies: dict[bool, Companies], tmp_path: Path) -> None:

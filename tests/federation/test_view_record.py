@@ -22,9 +22,8 @@ from colonnade.store.checkpoint_facts import read_facts
 from colonnade.store.view_files import ViewFolder, read_view
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import View
-from near import PARTIES, Sides, lead, make_sides
+from near import PARTIES, RECORD, Sides, job_folders, lead, make_sides
 
-RECORD = "[audit]\nrecord = true"
 PURPOSES = ("train", "evaluate")
 ROUNDS = "rounds = 6\nevaluate_every = 2\nseed = 3"
 
@@ -47,12 +46,7 @@ def recorded(sides: Sides, seal: str = "", allow: str = "", **job: str) -> dict[
     """A federation in which every side records its view; the sides' job folders."""
     sides.write_parties(more=RECORD, allow=allow)
     lead(sides.host(**{"train": ROUNDS, "federation": 'labels = "shown"', "more": RECORD + seal, **job}))
-    return folders(sides)
-
-
-def folders(sides: Sides) -> dict[str, Path]:
-    each = {name: next((sides.folder / f"run-{name}").glob("*/plan.json")).parent for name in PARTIES}
-    return {"owner": sides.folder / "run-bank", **each}
+    return job_folders(sides)
 
 
 def check_agree(places: dict[str, Path]) -> dict[str, View]:
@@ -124,9 +118,9 @@ def test_one_side_alone_may_record(sides: Sides) -> None:
     party.write_text(party.read_text() + RECORD)
     lead(sides.host(train=ROUNDS))
     assert [path.parent.parent.name for path in sides.folder.rglob("view")] == ["run-shop"]
-    assert check_view(folders(sides)["shop"]).side == "shop"
+    assert check_view(job_folders(sides)["shop"]).side == "shop"
     with pytest.raises(CheckpointError, match=r"no recorded view; .* with record = true in \[audit\]"):
-        check_view(folders(sides)["owner"])
+        check_view(job_folders(sides)["owner"])
 
 
 def test_sides_that_are_started_again_go_on(sides: Sides, keys: Path, tmp_path: Path) -> None:
@@ -140,7 +134,7 @@ def test_sides_that_are_started_again_go_on(sides: Sides, keys: Path, tmp_path: 
         lead(sides.host(train=ROUNDS, more=RECORD), die)
     sides.restart()
     lead(sides.host(train=ROUNDS, more=RECORD))
-    found = check_agree(folders(sides))
+    found = check_agree(job_folders(sides))
     for view in found.values():
         assert {one.round for one in view.seen if one.purpose == "train"} == set(range(6)) and view.left_out == []
         times = [(one.step, one.sender, one.receiver, one.round) for one in view.seen if one.purpose == "train"]
@@ -159,21 +153,11 @@ def test_a_side_that_begins_late_says_so(sides: Sides) -> None:
     sides.restart()
     sides.write_parties(more=RECORD)
     lead(sides.host(train=ROUNDS, more=RECORD))
-    for view in check_agree(folders(sides)).values():
+    for view in check_agree(job_folders(sides)).values():
         assert view.left_out == ["nothing was recorded in rounds 0 to 3"]
 
 
 # what does not match
-
-
-@pytest.fixture(scope="module")
-def ended(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("ended")
-    for path in keys.rglob("*"):
-        if path.is_file():
-            (folder / path.relative_to(keys)).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path.relative_to(keys)).write_bytes(path.read_bytes())
-    return recorded(Sides(folder), method="splitnn")
 
 
 @pytest.fixture(params=["owner", "shop"])

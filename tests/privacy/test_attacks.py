@@ -15,6 +15,7 @@ from colonnade.privacy.material import Material
 
 NAMES = [
     "columns from the owner's embedding",
+    "columns from answers",
     "decoder",
     "equations",
     "gradient scoring",
@@ -61,7 +62,7 @@ def test_none_can_be_tried_without_messages(name: str) -> None:
 
 
 SPOILT = ["narrow", "constant", "few rows", "all missing", "huge"]
-CHEAP = [name for name in NAMES if name not in ("membership", "model completion", "columns from the owner's embedding")]
+CHEAP = [name for name in NAMES if not name.startswith(("membership", "model completion", "columns "))]
 ODD = [(name, spoilt) for name in CHEAP for spoilt in SPOILT if name != "decoder" or spoilt in ("narrow", "few rows")]
 
 

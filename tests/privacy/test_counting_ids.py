@@ -11,6 +11,7 @@ import pytest
 
 import colonnade as cn
 from colonnade.privacy.attacks.counting_ids import DIGEST, count_up, ids_by_counting
+from colonnade.privacy.ids_verdict import ids_verdict
 from colonnade.tables.align.alignment_party import POINTS
 from colonnade.tables.align.box import Boxes
 
@@ -52,6 +53,14 @@ def test_nothing_is_found_in_psi_mode() -> None:
     found = count_up("shop", masked, range(100_000, 110_000), seed=3)
     assert found.ids == {} and found.share == 0.0
     assert "finds none of" in found.sentence()
+
+
+def test_a_verdict_counts_between_the_ids_that_were_seen() -> None:
+    ids = [f"c{number:04d}".encode() for number in range(100, 400, 3)]
+    told = ids_verdict("shop", [*ids, b"ann"], seed=3)
+    assert (told.word, told.declared) == ("read", "read")
+    assert "finds 100 of the 101 ids (99 %) by trying 298 ids" in told.sentence
+    assert ids_verdict("shop", [b"ann", b"bob"], seed=3).word == "not tested"
 
 
 def test_the_seed_of_the_terms_is_needed() -> None:

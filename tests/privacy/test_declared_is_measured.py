@@ -15,13 +15,14 @@ from declared_cases import CASES, FEW, METHODS, trained
 import colonnade as cn
 from colonnade.privacy.audit_result import LEVELS
 
-BUDGET = 40.0
+BUDGET, LEAST = 40.0, 12.0
+"""CPU seconds; in the ordinary run cheap attacks and a short shadow run have to do."""
 
 
 @cache
 def audited(data, name, number):
     run, rows = trained(data, name, number)
-    return cn.audit(run, rows, budget=BUDGET)
+    return cn.audit(run, rows, budget=LEAST if (data, name, number) in FEW else BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,18 @@ def test_no_level_is_declared_for_nothing(name, number):
     declared, measured = defaultdict(int), defaultdict(int)
     for data in {case[0] for case in CASES}:
         for one in audited(data, name, number).verdicts:
-            key = one.secret, one.adversary == "owner"
+            if one.word == "not tested" and is_owner(one.adversary) and is_owner(one.of):
+                continue  # top nets belong to no row: that they hint at labels is declared, and no attack is about rows
+            key = one.secret, is_owner(one.adversary), is_owner(one.of)
             declared[key] = max(declared[key], LEVELS[one.declared])
             measured[key] = max(measured[key], LEVELS.get(one.word, 0))
     for key, level in declared.items():
         assert measured[key] >= level - 1, f"{key} is declared {level} and was measured {measured[key]}"
         assert measured[key] > 0 or level == 0, f"{key} is declared, and nothing measures it"
+
+
+def is_owner(side):
+    return side.startswith("owner")
 
 
 def test_every_method_is_audited():

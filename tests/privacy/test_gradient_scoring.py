@@ -65,6 +65,17 @@ def test_what_is_rarer_is_told_by_the_rows_to_choose_on(share: float) -> None:
     assert score(material, GradientScoring().guess(material, np.random.default_rng(0))) > 0.95
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_which_end_is_which_class_is_told_by_the_rows_to_choose_on(turned: bool) -> None:
+    """Of two classes that are equally common the scores alone cannot tell it, for an attack or for its control."""
+    slopes, labels = two_sides(share=0.5)
+    labels = 1 - labels if turned else labels
+    material = material_with(slopes[None], labels)
+    assert score(material, GradientScoring().guess(material, np.random.default_rng(0))) > 0.95
+    material = replace(material_with(np.zeros_like(slopes)[None], labels), own=slopes)
+    assert score(material, GradientScoring().control(material, np.random.default_rng(0))) > 0.95
+
+
 def material_with(values: np.ndarray, labels: np.ndarray) -> Material:
     first = breast_cancer("splitnn")["mean", "labels"]
     rows = np.arange(len(labels))

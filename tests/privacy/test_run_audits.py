@@ -12,8 +12,11 @@ from typer.testing import CliRunner
 import colonnade as cn
 from colonnade.cli import app
 from colonnade.errors import CheckpointError, ConfigError, TableError
+from colonnade.privacy.agreement import agreement_of
+from colonnade.privacy.audit import audit_of, chosen_attacks
 from colonnade.privacy.audit_file import read_audit, write_audit
 from colonnade.privacy.cases import Case, Evidence, cases_of, material_of
+from colonnade.privacy.clock import Clock
 from colonnade.privacy.row_sets import row_sets
 from colonnade.report.run_pages import write_report
 from colonnade.report.summary import read_summary
@@ -41,7 +44,7 @@ def test_gradients_of_two_classes_are_read_and_columns_rebuilt(found):
     words = {(one.adversary, one.secret): one.word for one in found.verdicts}
     assert words["error", "labels"] == "read" == found.worst
     assert {words["owner", "columns"]} <= {"read", "leaks"}
-    assert len(found.verdicts) == 6
+    assert len(found.verdicts) == 9, "labels and columns of three parties, and what each tells of the next one's"
 
 
 def test_a_sentence_has_the_figures_and_never_the_word_safe(found):
@@ -118,7 +121,7 @@ def test_independent_noise_is_no_finding(run, tables):
 
     view = replace(run.view, seen=[one._replace(fields=noise(one.fields), others={}) for one in run.view.seen])
     found = cn.audit(run, tables, attacks=CHEAP, view=view)
-    assert {one.word for one in found.verdicts} <= {"nothing found", "not decided"}
+    assert {one.word for one in found.verdicts if one.attempts} <= {"nothing found", "not decided"}
 
 
 def test_what_does_not_fit_is_not_tested(run, tables):
@@ -132,6 +135,31 @@ def test_a_method_that_sends_nothing_gives_nothing_away(tables):
     found = cn.audit(run)
     assert {one.word for one in found.verdicts} == {"nothing found"}
     assert "no message of training" in found.verdicts[0].sentence
+
+
+def test_each_of_several_owners_is_audited_by_itself():
+    tables = cn.share(cn.load("digits", parties=2, rows=500)[0], 2, sizes=[5, 1])
+    run = cn.train(tables, "multivfl", rounds=20, record=True)
+    found = cn.audit(run, tables, attacks=["one known label a class", "equations"])
+    each = {(one.adversary, one.of, one.secret): one for one in found.verdicts}
+    labels = {owner: each["party 1", owner, "labels"] for owner in ("owner 1", "owner 2")}
+    assert labels["owner 1"].worst.rows > 200 and labels["owner 1"].word in ("read", "leaks")
+    assert labels["owner 2"].word == "not tested" and "an audit needs at least 100" in labels["owner 2"].sentence
+    told = each["owner 2", "owner 1", "labels"]
+    assert (told.word, told.declared) == ("not tested", "hints"), "top nets belong to no row"
+    assert ("owner 1", "party 2", "columns") in each and ("party 2", "party 1", "columns") in each
+
+
+def test_membership_is_tried_if_rows_were_held_out(run, tables):
+    test = cn.load("breast_cancer")[1]
+    found = cn.audit(run, tables, attacks=["membership"], test=test)
+    told = found.verdicts[-1]
+    assert (told.adversary, told.secret) == ("a client", "membership") and told.worst.control_passed
+    assert told.word in ("hints", "not decided", "nothing found") and told not in found.undeclared
+    assert "which rows were trained on with AUC 0." in told.sentence and "membership" not in found.head
+    assert "membership among predictions (no rows that were held out came)" in cn.audit(run, tables, attacks=[]).head
+    with pytest.raises(TableError, match="455 rows of test= are among those"):
+        cn.audit(run, tables, test=tables)
 
 
 def test_labels_that_were_sent_in_few_bits_are_read():
@@ -202,7 +230,7 @@ def test_a_report_shows_the_audit(run, found, tmp_path):
     write_audit(found, run.folder)
     page = write_report([read_summary(run.folder)], tmp_path / "page.html", pictures=True).read_text()
     assert "What the messages gave away" in page and "Attacks beside their controls" in page
-    assert (tmp_path / "page-files" / "attacks-beside-their-controls.csv").read_text().count("\n") == 7
+    assert (tmp_path / "page-files" / "attacks-beside-their-controls.csv").read_text().count("\n") == 10
     (run.folder / "audit.json").write_text('{"worst": 3}')
     with pytest.raises(CheckpointError, match="holds no audit"):
         read_summary(run.folder)
@@ -232,10 +260,45 @@ def test_the_command_rehearses_a_job(tmp_path):
     assert told.exit_code == 0 and json.loads(told.stdout)["seals"][0]["bits"] == 4
 
 
-def test_the_folder_of_one_side_is_refused_before_its_job_is_read(tmp_path):
+def test_the_folder_of_one_side_is_told_from_that_of_a_run(tmp_path):
     (tmp_path / "terms.json").write_text("{}")
     told = invoke(tmp_path, "--job", tmp_path / "job.toml")
-    assert told.exit_code == 2 and "one side of a federation; audit it with cn.audit" in told.output.replace("\n", " ")
+    assert told.exit_code == 2 and "has no plan that everybody signed" in " ".join(told.output.split())
+
+
+def refused(*words):
+    told = invoke(*words, "--quiet")
+    assert told.exit_code == 2, told.output
+    return " ".join(told.output.split())
+
+
+def test_what_a_run_folder_lacks_is_said_in_a_sentence(run, tables, tmp_path):
+    own = [replace(table, origin=None) for table in tables]
+    cn.train(own, "vafl", rounds=2, folder=tmp_path / "apart")
+    assert "was trained on files or tables, and guesses are judged by those" in refused(tmp_path / "apart")
+    cn.train(cn.load("breast_cancer", rows=80)[0], "vafl", rounds=3, record=True, folder=tmp_path / "few")
+    assert "80 rows of the sample" in (said := refused(tmp_path / "few")) and "needs at least 100" in said
+    view = run.folder / "view" / "view.json"
+    kept = view.read_text()
+    view.write_text(kept[:-9])
+    assert "view.json cannot be read" in refused(run.folder)
+    view.write_text(kept)
+
+
+def test_attacks_on_what_nobody_here_has_are_refused(run, tables):
+    party = replace(run.view, side="error")
+    with pytest.raises(ConfigError, match="is about the columns of 'error', and nothing"):
+        cn.audit(None, [tables[2]], view=party, attacks=["gradient scoring"])
+
+
+def test_a_method_without_declarations_is_not_declared(run, tables):
+    class Silent(type(run.method)):
+        disclosures = None
+
+    agreed = replace(agreement_of(run), method=Silent())
+    evidence = Evidence(replace(run.view, side="owner"), tables, signed=agreed)
+    told = audit_of(evidence, chosen_attacks(["one known label a class"]), Clock(20.0))
+    assert {one.declared for one in told.verdicts} == {"not declared"} and told.fails("undeclared")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +312,6 @@ def test_the_folder_of_one_side_is_refused_before_its_job_is_read(tmp_path):
         (["somewhere", "--fail-on", "safe"], "unknown word of --fail-on"),
         (["--method", "vafl", "--data", "digits", "--option", "lr"], "is not KEY=VALUE"),
         (["somewhere", "--attack", "decodr"], "unknown attack 'decodr'"),
-        (["somewhere", "--attack", "membership"], "unknown attack 'membership'"),
         (["somewhere", "--budget", "0"], "positive number of CPU seconds"),
     ],
 )

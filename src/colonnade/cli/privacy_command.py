@@ -17,6 +17,7 @@ from colonnade.privacy.clock import BUDGET
 
 if TYPE_CHECKING:
     from colonnade.jobs.audit_job import Rehearsal
+    from colonnade.privacy.audit import Progress
     from colonnade.privacy.audit_result import Audit
 
 FAILED = 3
@@ -32,10 +33,17 @@ DISPROVED = 4
 def audit(
     run: Annotated[
         Path | None,
-        typer.Argument(metavar="[RUN]", help="A run folder; without one, --method and --data rehearse a job."),
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run folder, or a side's job folder; without it, a rehearsal by --method and --data.",
+        ),
     ] = None,
     job: Annotated[
-        Path | None, typer.Option(metavar="JOB.toml", help="The job of the run, if it was trained on files.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="The job of a run on files, or the own file of a side.",
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="M", help="Rehearse: train this method, then audit it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="D", help="Rehearse: on this named data set.")] = None,
@@ -66,11 +74,11 @@ def audit(
     """Attack a run's recorded messages, each attack beside its control, and give a verdict for every secret.
 
     The verdicts are read, leaks, hints, not decided, nothing found, not tested. A run that was not recorded is
-    replayed: it is trained once more. The result is kept as audit.json in the run folder, for its report.
+    replayed: it is trained once more. The folder of one side of a federation with record = true in [audit] is
+    audited with that side's own table, and compared with the signed terms. The result is kept as audit.json in the
+    folder, for its report.
     Exit code 3: --fail-on was met. Exit code 4: canaries prove more epsilon than a seal grants.
     """
-    from colonnade.jobs.audit_job import audit_rehearsal, audit_run, refuse_federation
-    from colonnade.jobs.job_file import read_job
     from colonnade.privacy.audit import checked_budget, chosen_attacks
     from colonnade.privacy.audit_result import FAILS_ON
 
@@ -86,14 +94,24 @@ def audit(
         with bars(quiet=quiet) as progress:
             trained = rehearsal.train(follow(progress, rehearsal.method.name))
         with _attacks(quiet=quiet) as on_progress:
-            found = audit_rehearsal(trained, on_progress, **how)
+            found = rehearsal.audit(trained, on_progress, **how)
     else:
         _check_no_plan(planned)
-        refuse_federation(run)
         with _attacks(quiet=quiet) as on_progress:
-            found = audit_run(run, None if job is None else read_job(job), on_progress, **how)
+            found = _of_folder(run, job, on_progress, how)
     tell(found, json=json, quiet=quiet)
     _leave(found, fail_on)
+
+
+def _of_folder(folder: Path, job: Path | None, on_progress: Progress | None, how: dict[str, Any]) -> Audit:
+    """The audit of a run folder, or of the folder of one side of a federation."""
+    from colonnade.federation.side_audit import audit_side, is_of_a_side
+    from colonnade.jobs.audit_job import audit_run
+    from colonnade.jobs.job_file import read_job
+
+    if is_of_a_side(folder):
+        return audit_side(folder, job, on_progress, **how)
+    return audit_run(folder, None if job is None else read_job(job), on_progress, **how)
 
 
 def tell(found: Audit, *, json: bool, quiet: bool) -> None:
@@ -103,7 +121,8 @@ def tell(found: Audit, *, json: bool, quiet: bool) -> None:
     else:
         echo(str(found))
         if found.written and not quiet:
-            remark(f"written to {found.written}; colonnade report shows it")
+            shown = "" if found.written.endswith(".html") else "; colonnade report shows it"
+            remark(f"written to {found.written}{shown}")
 
 
 def _leave(found: Audit, fail_on: str | None) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from colonnade.federation.terms import first_difference
 from colonnade.store.secret_file import secret_in
 
 ENDED = "ended.json"
+AUDITED = "audited-table.json"
 
 
 class JobFolder:
@@ -58,6 +59,16 @@ class JobFolder:
     def terms(self) -> dict[str, Any] | None:
         """The terms of this folder's job, if there are some."""
         return self._read_json("terms.json")
+
+    def note_for_audit(self, side_file: Path | None, told: Mapping[str, Any]) -> None:
+        """Note what an audit of this side needs to find its table: its file, and what it was told of rows by date."""
+        where = None if side_file is None else str(side_file.resolve())
+        write_text(self.folder / AUDITED, json.dumps({"file": where, "told": dict(told)}), private=True)
+
+    @property
+    def noted_for_audit(self) -> dict[str, Any]:
+        """What was noted for an audit."""
+        return self._read_json(AUDITED) or {}
 
     @property
     def secret(self) -> bytes:

@@ -109,6 +109,11 @@ def parts_at_party(facts: Facts, rows: np.ndarray, terms: Mapping[str, Any]) -> 
     return _random_parts(len(rows), terms)
 
 
+def labels_in(sheet: Sheet, terms: Mapping[str, Any]) -> str:
+    """What kind of labels the owner's files have: what the terms say, or by their number."""
+    return str(terms["train"].get("task") or ("several" if len(sheet.labels) > 1 else "classes"))
+
+
 def check_enough(parts: RowParts, rows: np.ndarray, terms: Mapping[str, Any], name: str, least: int | None) -> None:
     """Refuse to train on fewer than half as many of a party's rows as must be common, if the owner chose which.
 

@@ -23,7 +23,7 @@ from colonnade.disk.small_files import read_kept
 from colonnade.disk.whole_files import write_text
 from colonnade.errors import CheckpointError
 from colonnade.federation.description_rules import rules_in
-from colonnade.federation.job_parts import parts_at_owner, prepared, sheet_of
+from colonnade.federation.job_parts import labels_in, parts_at_owner, prepared, sheet_of
 from colonnade.federation.owner_handshake import CommonRows
 from colonnade.federation.owner_session import OwnerJob, OwnerSession
 from colonnade.federation.owner_transport import Connections
@@ -117,7 +117,7 @@ class OwnerDescription:
     def _tables(self) -> tuple[Table, Table | None]:
         """The owner's rows to describe, and later ones if there are some; everybody prepares its own."""
         session, rows = self.session, self.session.aligned.rows
-        kind = self.job_file.job.train.task or ("several" if len(session.sheet.labels) > 1 else "classes")
+        kind = labels_in(session.sheet, self.terms)
         parts = parts_at_owner(session.sheet, rows, self.terms)
         told = {} if parts.dates is None else told_rows(parts, len(rows))
         own, later = prepared(session.sheet, rows, parts, self.terms, kind)

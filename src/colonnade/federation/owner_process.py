@@ -15,7 +15,7 @@ from colonnade import models
 from colonnade.core.table import Table
 from colonnade.federation.absence_notice import AbsenceNotice
 from colonnade.federation.extended_job import ExtendedJob
-from colonnade.federation.job_parts import parts_at_owner, prepared, sheet_of
+from colonnade.federation.job_parts import labels_in, parts_at_owner, prepared, sheet_of
 from colonnade.federation.network_sizes import check_networks
 from colonnade.federation.owner_handshake import CommonRows
 from colonnade.federation.owner_session import OwnerJob, OwnerSession
@@ -107,7 +107,7 @@ class OwnerProcess:
     def _tables(self) -> tuple[list[Table], list[Table]]:
         """The owner's own tables, and for every party a table of its width without real values."""
         session, rows = self.session, self.session.aligned.rows
-        kind = self.job_file.job.train.task or ("several" if len(session.sheet.labels) > 1 else "classes")
+        kind = labels_in(session.sheet, self.terms)
         parts = parts_at_owner(session.sheet, rows, self.terms)
         told = {} if parts.dates is None else told_rows(parts, len(rows))
         own, test_rows = prepared(session.sheet, rows, parts, self.terms, kind), len(parts.test)
@@ -142,6 +142,7 @@ class OwnerProcess:
                 run.owner.replies.update(self.extended.replies_of(self.terms))
         if run.model.witness is not None:
             session.record.follow(run.model.witness)
+            session.folder.note_for_audit(self.job_file.path, {})
         return run
 
     def _networks(self, own: Table) -> Any:

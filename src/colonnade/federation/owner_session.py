@@ -87,7 +87,7 @@ class OwnerSession:
         self.handshake = OwnerHandshake(job.terms, self.identity, JobFolder(job.run_folder), self.transport)
         self.end = EndOfJob(self.folder, self.transport, self.identity, self.handshake.job)
         self.aligned = AlignedRows()
-        self.record = ViewRecord(job.run_folder, self.audit, self.transport.packets, job_id(job.terms).hex())
+        self.record = ViewRecord(job.folder, self.audit, self.transport.packets, job_id(job.terms).hex())
 
     # from the first connection to the common rows
 

@@ -57,7 +57,7 @@ from colonnade.federation.terms import (
     split_in,
 )
 from colonnade.federation.terms_forms import check_plan_form
-from colonnade.federation.told_rows import digest_of_rows
+from colonnade.federation.told_rows import LEFT_OUT, TEST, digest_of_rows
 from colonnade.runtime.remote.request_server import RequestServer
 from colonnade.signatures import verify
 from colonnade.tables.prepare.prepare_tables import prepared_rows
@@ -220,6 +220,9 @@ class PartyHandshake:
         parts = parts_at_party(facts, rows, job.terms)
         check_enough(parts, rows, job.terms, self.name, self.party_file.allow.minimum)
         self._told = digest_of_rows(facts) if split_in(job.terms) else None
+        if self.party_file.audit.record:
+            told = {name: facts[name] for name in (TEST, LEFT_OUT) if name in facts}
+            job.run_folder.note_for_audit(self.party_file.path, told)
         if self._told is not None:  # before anything is made of these rows
             question_of_parts(job.run_folder.folder, self.name)("prepare", bytes.fromhex(self._told))
         self._tables, self._test_rows = prepared(job.sheet, rows, parts, job.terms), len(parts.test)

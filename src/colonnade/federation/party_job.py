@@ -87,9 +87,9 @@ class PartyJob:
 
     @cached_property
     def view_record(self) -> ViewRecord:
-        """What this party records of a training, if its file says so."""
-        job = f"{self.job.hex()}/{self.run}"
-        return ViewRecord(self.run_folder.folder, self.audit, PacketSample([OWNER]), job)
+        """What this party records of a training or of a prediction, if its file says so."""
+        job, place = f"{self.job.hex()}/{self.run}", self.run_folder if self.trained is None else self.folder
+        return ViewRecord(place.folder, self.audit, PacketSample([OWNER]), job)
 
     # servers
 
@@ -138,11 +138,13 @@ class PartyJob:
         spec = party_spec(self.terms, plan, self.name, self.party_file.keys.identity, table, table)
         secret, sums = self.training.secret_of(self.run), self._sum_rules()
         spec = replace(spec, session=session, tables={"predict": rows}, secret=secret, scope=PREDICTION, sums=sums)
-        spec = replace(spec, device=self.party_file.device)
+        spec = replace(spec, device=self.party_file.device, record=self.party_file.audit.of(self.name))
         party = PartyServer(spec, StateFolder(self.run_folder.folder / "states"))
         if not party.keeping.numbers:
             raise ManifestError(f"'{self.name}' has kept no state of the model that is to predict; train first.")
         party.take_up()
+        if party.witness is not None:
+            self.view_record.follow(party.witness)
         log.info("predicts with %d new rows", rows.rows)
         return party
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from colonnade.run.training import Run
 from colonnade.runtime.schema import Schema
 from colonnade.study.scores import Scores
 from colonnade.tables.align.alignment_owner import Progress
-from colonnade.wire.ledger import Ledger
+from colonnade.wire.ledger import OWNER, Ledger
 
 _NUMBER = re.compile(r"[0-9a-f]{16}")
 
@@ -141,8 +142,13 @@ class Prediction:
         own = preparation_in(self.run_folder, session.name).table(session.sheet, session.aligned.rows)
         handshake.prepare(CommonRows(session.aligned.proofs, own.rows, test=0))
         far = session.remote_setup(self._sign_plan(own.rows), JobFolder(self.run_folder).secret)
+        far = replace(far, record=session.job_file.audit.of(OWNER))
         run = resume(self.run_folder, train=False, far=far, **local_options(session.job_file.job))
-        return run, run.predict([own, *(session.stand_in(party, own) for party in session.parties)])
+        if run.model.witness is not None:
+            session.record.follow(run.model.witness)
+        said = run.predict([own, *(session.stand_in(party, own) for party in session.parties)])
+        session.record.write(run.round)
+        return run, said
 
     def _sign_plan(self, rows: int) -> Schema:
         """Everybody signs the plan of the training again, with the number of new rows in it."""

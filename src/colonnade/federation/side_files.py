@@ -112,6 +112,7 @@ def read_owner_file(path: str | Path, *, tls: bool = True) -> OwnerFile:
         beside=beside,
         audit=_audited(sections),
         extend=extend,
+        path=Path(path),
     )
 
 
@@ -171,6 +172,7 @@ def read_party_file(path: str | Path, *, tls: bool = True) -> PartyFile:
         beside=beside,
         audit=_audited(sections),
         device=section(ComputeSection, "compute", sections["compute"]).chosen,
+        path=Path(path),
     )
 
 

@@ -197,6 +197,8 @@ class OwnerFile:
     audit: AuditSection = field(default_factory=AuditSection)
     extend: ExtendSection | None = None
     """Which finished job it goes on from; None if everybody begins."""
+    path: Path | None = None
+    """Where it was read."""
 
 
 @dataclass(frozen=True)
@@ -218,3 +220,5 @@ class PartyFile:
     audit: AuditSection = field(default_factory=AuditSection)
     device: Device = HOST
     """Where the party's networks compute."""
+    path: Path | None = None
+    """Where it was read."""

@@ -46,8 +46,9 @@ class ViewRecord:
         self.follow(witness)
 
     def write(self, round: int) -> None:
-        """At a party: write the view, and note it."""
-        assert self._witness is not None
+        """At a party, and of a prediction: write the view, and note it, if there is one."""
+        if self._witness is None:
+            return
         index = ViewIndex(self.job, round, self._witness.facts())
         self._writer.write(self._witness.view(), self._witness.epochs, index)
         self.note()

@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.core.method import Method
 from colonnade.core.settings import TrainOptions
 from colonnade.core.table import Table
-from colonnade.data import load
+from colonnade.data import load, reload
 from colonnade.errors import ConfigError
 from colonnade.jobs.job_file import Job
 from colonnade.jobs.run_job import gather, plan_of, selected_as
@@ -33,12 +33,14 @@ class Rehearsal:
 
     tables: Sequence[Table]
     plan: Plan
+    test: Sequence[Table] | None = None
+    """Rows that are held out, for what predictions tell of membership."""
 
     @classmethod
     def of_job(cls, job: Job) -> Rehearsal:
         """The training of a job file, on all its parties."""
-        tables = gather(job).train
-        return cls(tables, plan_of(job, tables))
+        gathered = gather(job)
+        return cls(gathered.train, plan_of(job, gathered.train), gathered.tested)
 
     @classmethod
     def of_method(
@@ -54,45 +56,44 @@ class Rehearsal:
         method = make_method(name, **options)
         owner = "first" if method.needs_owner_columns else "labels"
         owners = 2 if method.several_owners else None
-        tables, _ = load(data["load"], data.get("parties"), rows=data.get("rows"), owner=owner, owners=owners)
+        tables, test = load(data["load"], data.get("parties"), rows=data.get("rows"), owner=owner, owners=owners)
         asked = TrainOptions(epochs=epochs, seed=seed).filled()
-        return cls(tables, make_plan(tables, method, asked, seal=[make_seal(**entry) for entry in seals]))
+        return cls(tables, make_plan(tables, method, asked, seal=[make_seal(**entry) for entry in seals]), test)
 
     @property
     def method(self) -> Method:
         """What is trained."""
         return self.plan.method
 
-    def train(self, on_round: Callable[[Run], None] | None = None) -> tuple[Run, Sequence[Table]]:
+    def train(self, on_round: Callable[[Run], None] | None = None) -> Run:
         """Train it, recorded."""
-        return start(self.plan, self.tables, record=Recording()).fit(on_round=on_round), self.tables
+        return start(self.plan, self.tables, record=Recording()).fit(on_round=on_round)
 
-
-def audit_rehearsal(trained: tuple[Run, Sequence[Table]], on_progress: Progress | None, **how: Any) -> Audit:
-    """The audit of a rehearsal; it is kept nowhere."""
-    run, tables = trained
-    return audit(run, tables, progress=on_progress, **how)
-
-
-def refuse_federation(folder: Path) -> None:
-    """Refuse the folder of one side of a federation: the rows that it trained on are in no file by themselves."""
-    if (folder / "terms.json").exists():
-        raise ConfigError(
-            f"{folder} is the folder of one side of a federation; audit it with cn.audit(None, [own_table], "
-            "view=check_view(folder)), as docs/audit.md says."
-        )
+    def audit(self, run: Run, on_progress: Progress | None, **how: Any) -> Audit:
+        """The audit of the training; it is kept nowhere."""
+        return audit(run, self.tables, test=self.test, progress=on_progress, **how)
 
 
 def audit_run(folder: Path, job: Job | None, on_progress: Progress | None, **how: Any) -> Audit:
     """The audit of a run folder, which keeps it; ``job`` is needed if the run was trained on files."""
     description = read_summary(folder)["description"]
-    tables = None if job is None else selected_as(description, gather(job, None, description).train)
-    if tables is None and "load" not in (description["data"] or {}):
+    tables, test = _tables_of(description, job)
+    if tables is None:
         how_else = (
             "pass its --job" if "files" in (description["data"] or {}) else "audit it with cn.audit and its tables"
         )
         raise ConfigError(
             f"the run in {folder} was trained on files or tables, and guesses are judged by those; {how_else}."
         )
-    found = audit(resume(folder, tables, train=False), tables, progress=on_progress, **how)
+    found = audit(resume(folder, tables, train=False), tables, test=test, progress=on_progress, **how)
     return replace(found, written=str(write_audit(found, folder)))
+
+
+def _tables_of(description: dict[str, Any], job: Job | None) -> tuple[list[Table] | None, list[Table] | None]:
+    """The tables that a run was trained on, and those that were held out, as far as they can be had."""
+    if job is not None:
+        gathered = gather(job, None, description)
+        tested = None if gathered.tested is None else selected_as(description, gathered.tested)
+        return selected_as(description, gathered.train), tested
+    origin = description["data"] or {}
+    return (reload(origin), reload(origin | {"part": "test"})) if "load" in origin else (None, None)

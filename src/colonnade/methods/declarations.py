@@ -57,7 +57,13 @@ def of_slopes(step: str) -> Disclosure:
 def of_others(step: str) -> Disclosure:
     """What an answer that depends on the sum of all logits shows a party of the others' columns."""
     note = "less a party's own part it holds the sum of the others' logits"
-    return Disclosure(step, "down", "columns", "leaks", note=note, stopped_by=("noise",))
+    return Disclosure(step, "down", "columns", "leaks", given=_KNOWN_ROWS, note=note, stopped_by=("noise",))
+
+
+def of_predictions(step: str) -> Disclosure:
+    """What gradients of a party's embedding show it of the others' columns: what those predict is in every one."""
+    note = "they hold what all columns predict, and with it a part of the others'"
+    return Disclosure(step, "down", "columns", "leaks", given=_KNOWN_ROWS, note=note, stopped_by=("noise",))
 
 
 def of_nothing(step: str, way: str, secret: str, note: str) -> Disclosure:
@@ -67,7 +73,7 @@ def of_nothing(step: str, way: str, secret: str, note: str) -> Disclosure:
 
 def of_split_networks(embed: str, follow: str) -> Told:
     """Embeddings up, their gradients down."""
-    return of_embeddings(embed), of_gradients(follow)
+    return of_embeddings(embed), of_gradients(follow), of_predictions(follow)
 
 
 def of_logit_sums(step: str, follow: str, *, blindable: bool = True) -> Told:

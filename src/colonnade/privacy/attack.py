@@ -30,6 +30,8 @@ class Attack(ABC):
     """What the control has, as the end of a sentence: "guesses from its own columns"."""
     rows_known: ClassVar[int] = 0
     """How many rows' secrets it is given (of labels: as many a class)."""
+    from_answers: ClassVar[bool] = False
+    """Whether it is by a party on columns of which it receives only what the owner computes of everybody's."""
     trains: ClassVar[bool] = False
     """Whether it has to train something, so that it comes last if time is short."""
 

@@ -9,23 +9,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from colonnade.core.disclosure import SECRETS
 from colonnade.core.options import number, seed_of
 from colonnade.core.schedule import derive_seed
 from colonnade.core.table import Table
-from colonnade.errors import ConfigError, unknown
+from colonnade.errors import ConfigError, TableError, unknown
 from colonnade.privacy import attacks as _registered  # noqa: F401 - importing them puts them into the registry
 from colonnade.privacy.advantage import Advantage, Judge, judge_of, measure_advantage
+from colonnade.privacy.agreement import Agreement
 from colonnade.privacy.attack import Attack
 from colonnade.privacy.attack import attacks as known_attacks
 from colonnade.privacy.audit_result import Audit
 from colonnade.privacy.audited_run import declared_level, evidence_of, facts_of_audit
 from colonnade.privacy.canaries import EpsilonProof, prove_epsilon
-from colonnade.privacy.cases import Case, Evidence, cases_of, column_names, is_silent, material_of
+from colonnade.privacy.cases import MEMBERSHIP, Case, Evidence, cases_of, column_names, is_silent, material_of
 from colonnade.privacy.clock import BUDGET, Clock
 from colonnade.privacy.material import Array, Material
+from colonnade.privacy.membership_material import check_held_out, membership_material, why_no_members
 from colonnade.privacy.second_run import SecondTraining
-from colonnade.privacy.verdict import Attempt, Verdict, story
+from colonnade.privacy.verdict import Attempt, Verdict, story, whose
 from colonnade.run.training import Run
 from colonnade.runtime.setup import threads
 from colonnade.wire.view import View
@@ -57,33 +58,53 @@ class Guessed:
 
 
 def chosen_attacks(names: Sequence[str] | None) -> list[Attack]:
-    """The attacks of these names, or all, the cheap ones first; not membership, which is about a trained model."""
-    known = {name: one for name, one in known_attacks().items() if one.secret in SECRETS}
+    """The attacks of these names, or all, the cheap ones first; membership is last, because others train for it."""
+    known = known_attacks()
     for name in names or ():
         if name not in known:
             raise unknown("attack", name, known)
     chosen = [known[name]() for name in (known if names is None else names)]
-    return sorted(chosen, key=lambda one: one.trains)
+    return sorted(chosen, key=lambda one: (one.trains, one.secret == MEMBERSHIP))
 
 
 def guesses(evidence: Evidence, attacks: Sequence[Attack], clock: Clock, progress: Progress) -> Iterator[Guessed]:
     """What all attacks guess of all secrets: first what is cheap, for all secrets, then what must train something."""
     cases = [case for case in cases_of(evidence) if not is_silent(evidence, case)]
-    pairs = [(case, one) for case in cases for one in attacks if one.secret == case.secret]
+    in_all = sum(len(_fitting(attacks, evidence, case)) for case in cases)
     second = None if evidence.run is None or len(evidence.owners) > 1 else SecondTraining(evidence, clock)
     done = 0
     cheap = [one for one in attacks if not one.trains]
     for stage in [cheap, *([one] for one in attacks if one.trains)]:
         for case in cases:
-            todo = [one for one in stage if one.secret == case.secret]
-            if not todo:
-                continue
-            material = replace(material_of(case, evidence), second=None if second is None else second.of(case))
+            todo = _fitting(stage, evidence, case)
+            material = _material(evidence, case, second) if todo else ""
             for one in todo:
-                found = attempt(case, one, material, clock, evidence.seed)
+                if isinstance(material, str):
+                    found = Guessed(case, one, why=material)
+                else:
+                    found = attempt(case, one, material, clock, evidence.seed)
                 yield replace(found, column=column_names(evidence, case), apart=evidence.run is None)
                 done += 1
-                progress(done, len(pairs))
+                progress(done, in_all)
+
+
+def _fitting(attacks: Sequence[Attack], evidence: Evidence, case: Case) -> list[Attack]:
+    """The attacks that are about such an adversary and secret."""
+    answers = evidence.from_answers(case)
+    return [one for one in attacks if one.secret == case.secret and one.from_answers == answers]
+
+
+def _material(evidence: Evidence, case: Case, second: SecondTraining | None) -> Material | str:
+    """What the adversary has; of several owners, one may have too few rows for that, which is then said."""
+    try:
+        if case.secret == MEMBERSHIP:
+            why = why_no_members(evidence)
+            return why if why or second is None else membership_material(evidence, second)
+        return replace(material_of(case, evidence), second=None if second is None else second.of(case))
+    except TableError as error:
+        if len(evidence.owners) == 1 and case.secret != MEMBERSHIP:
+            raise
+        return str(error).rstrip(".")
 
 
 def attempt(case: Case, one: Attack, material: Material, clock: Clock, seed: int) -> Guessed:
@@ -176,6 +197,7 @@ def audit(
     seed: int = 0,
     view: View | None = None,
     progress: Progress | None = None,
+    test: Sequence[Table] | None = None,
 ) -> Audit:
     """Measure what a run's messages give away: every attack that fits, with its control, and a verdict for each secret.
 
@@ -183,7 +205,8 @@ def audit(
     tables, which a named data set need not be given. ``budget`` is in CPU seconds; cheap attacks come first, and what
     does not fit is "not tested". ``attacks`` names some of the attacks, by default all are tried; ``progress`` is
     called with how many are done and how many there are. ``view`` is a view of this run to take instead of its own;
-    with ``run=None`` that of one side of a federation, which is audited with its own table alone.
+    with ``run=None`` that of one side of a federation, which is audited with its own table alone. ``test`` are rows
+    that were held out; with them it is also tried to tell from predictions which rows were trained on.
 
     >>> import colonnade as cn
     >>> train, test = cn.load("breast_cancer")
@@ -194,20 +217,40 @@ def audit(
     """
     chosen, clock = chosen_attacks(attacks), Clock(checked_budget(budget))
     evidence = evidence_of(run, train, seed_of(seed), view)
+    if test is not None:
+        check_held_out(evidence.tables, test)
+        evidence = replace(evidence, held_out=test)
+    return audit_of(evidence, chosen, clock, progress)
+
+
+def audit_of(evidence: Evidence, chosen: Sequence[Attack], clock: Clock, progress: Progress | None = None) -> Audit:
+    """What these attacks find in this evidence."""
+    check_fitting(chosen, evidence)
     with threads(1), threadpool_limits(1):
-        proofs = proofs_of(run, clock, evidence.seed)
+        proofs = proofs_of(evidence.agreed, clock, evidence.seed)
         found = list(guesses(evidence, chosen, clock, progress or (lambda done, in_all: None)))
         attempts = attempts_of(found, evidence.seed)
     return Audit(verdicts_of(evidence, attempts), facts_of_audit(evidence, clock.budget, clock.spent), proofs)
 
 
-def proofs_of(run: Run | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
+def check_fitting(chosen: Sequence[Attack], evidence: Evidence) -> None:
+    """Refuse attacks of which none is about anything that can be audited here, such as labels that nobody here has."""
+    cases = cases_of(evidence)
+    if chosen and cases and not any(_fitting(chosen, evidence, case) for case in cases):
+        secrets = dict.fromkeys(whose(case.of, case.secret) for case in cases)
+        raise ConfigError(
+            f"none of the attacks asked for ({', '.join(one.name for one in chosen)}) is about {', '.join(secrets)}, "
+            "and nothing else can be audited with what is here; ask for others, or leave out which."
+        )
+
+
+def proofs_of(agreed: Agreement | None, clock: Clock, seed: int) -> tuple[EpsilonProof, ...]:
     """For seals with differential privacy, the epsilon that canaries prove, in a small part of the budget."""
-    if run is None:
+    if agreed is None:
         return ()
     rng = np.random.default_rng(derive_seed(seed, "canaries"))
     seconds = min(CANARY_SECONDS, clock.budget / 10)
-    return prove_epsilon(run.seals, max(run.task.outputs, 2), rng, seconds=seconds)
+    return prove_epsilon(agreed.placed_seals, max(agreed.task.outputs, 2), rng, seconds=seconds)
 
 
 def checked_budget(budget: float) -> float:

@@ -14,7 +14,9 @@ from colonnade.privacy.verdict import HINTS, LEAKS, READ, Verdict, who, whose, w
 LEVELS = {"read": 3, "leaks": 2, "hints": 1, "nothing known": 0, "not declared": 0}
 """How much the words of declarations and verdicts say; words that are not here say nothing was found."""
 ASSUMED = "Assumed: one side by itself follows the protocol and keeps every message that it receives."
-NOT_TRIED = "Not tried: sides that collude, active attacks (other messages than the protocol's), backdoors."
+NOT_TRIED = ("sides that collude", "active attacks (other messages than the protocol's)", "backdoors")
+UNBOUND = ("membership",)
+"""Secrets that no message of training is about, so that methods declare nothing of them."""
 _WIDE = 110
 
 
@@ -43,12 +45,18 @@ class Audit:
     @property
     def undeclared(self) -> tuple[Verdict, ...]:
         """The verdicts that say more than the method declares."""
-        return tuple(one for one in self.verdicts if LEVELS.get(one.word, 0) > LEVELS[one.declared])
+        bound = [one for one in self.verdicts if one.secret not in UNBOUND]
+        return tuple(one for one in bound if LEVELS.get(one.word, 0) > LEVELS[one.declared])
 
     @property
     def head(self) -> str:
         """The worst word, the adversary that was assumed, and what was not tried."""
-        return f"Worst: {self.worst}. {ASSUMED} {NOT_TRIED}"
+        return f"Worst: {self.worst}. {ASSUMED} {self.not_tried}"
+
+    @property
+    def not_tried(self) -> str:
+        """What no attack of this audit was about."""
+        return f"Not tried: {', '.join([*NOT_TRIED, *self.facts.get('untried', [])])}."
 
     @property
     def untried(self) -> dict[str, int]:
@@ -67,7 +75,7 @@ class Audit:
             "worst": self.worst,
             "undeclared": [f"{whose(one.of, one.secret)} to {who(one.adversary)}" for one in self.undeclared],
             "assumed": ASSUMED,
-            "not_tried": NOT_TRIED,
+            "not_tried": self.not_tried,
             "verdicts": [one.to_json() for one in self.verdicts],
             "epsilon": [{**asdict(one), "violated": one.violated, "sentence": one.sentence} for one in self.proofs],
             **self.facts,

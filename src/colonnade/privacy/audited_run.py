@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from colonnade.core.disclosure import UNDECLARED, declared
+from colonnade.core.disclosure import UNDECLARED
 from colonnade.core.schedule import OWNER
 from colonnade.core.table import Table, check_federation
 from colonnade.data import reload
 from colonnade.errors import CheckpointError, ConfigError, TableError
-from colonnade.privacy.cases import Case, Evidence
+from colonnade.privacy.agreement import agreement_of
+from colonnade.privacy.cases import MEMBERSHIP, Case, Evidence
 from colonnade.privacy.packed_labels import with_labels_unpacked
 from colonnade.privacy.replay import replayed
 from colonnade.run.make_plan import outline_of
 from colonnade.run.training import Run
 from colonnade.wire.ledger import Ledger
 from colonnade.wire.view import EVERYBODY, View
+
+GUESSES_AT_IDS = "guesses at ids"
 
 
 def evidence_of(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None = None) -> Evidence:
@@ -37,7 +40,7 @@ def evidence_of(run: Run | None, tables: Sequence[Table] | None, seed: int, view
     if view is None:
         view = run.view if run.is_recorded else replayed(run, tables)
     check_against_ledger(view, run.ledger)
-    return Evidence(with_labels_unpacked(view, run), tables, run, seed, tuple(run.ledger.owners))
+    return Evidence(with_labels_unpacked(view, agreement_of(run)), tables, run, seed, tuple(run.ledger.owners))
 
 
 def evidence_of_side(run: Run | None, tables: Sequence[Table] | None, seed: int, view: View | None) -> Evidence:
@@ -79,25 +82,18 @@ def check_against_ledger(view: View, ledger: Ledger) -> None:
 
 def declared_level(evidence: Evidence, case: Case) -> str:
     """What the run's method declares of this secret with its options and seals, or "not declared"."""
-    run = evidence.run
-    if run is None:
+    if evidence.agreed is None or case.secret == MEMBERSHIP:
         return UNDECLARED
-    kinds = [seal.kind for seal in run.model.plan.seal]
-    way = "up" if case.adversary == OWNER else "down"
-    return declared(run.method, case.secret, classes=_classes(run), seals=kinds, way=way)
-
-
-def _classes(run: Run) -> int:
-    return run.task.outputs if run.task.name == "classes" else 0
+    return evidence.agreed.declared(case.secret, "up" if evidence.is_owner(case.adversary) else "down")
 
 
 def facts_of_audit(evidence: Evidence, budget: float, seconds: float) -> dict[str, Any]:
     """What was audited, and how."""
-    run, view = evidence.run, evidence.view
-    seals = [] if run is None else [{"kind": seal.kind, **asdict(seal)} for seal in run.model.plan.seal]
+    agreed, view = evidence.agreed, evidence.view
+    seals = [] if agreed is None else [{"kind": seal.kind, **asdict(seal)} for seal in agreed.seals]
     return {
-        "method": None if run is None else run.method.name,
-        "data": None if run is None else str((run.description.get("data") or {}).get("load", "tables of one's own")),
+        "method": None if agreed is None else agreed.method.name,
+        "data": None if agreed is None else agreed.data,
         "seals": seals,
         "side": view.side,
         "rows": len(view.sample),
@@ -108,4 +104,16 @@ def facts_of_audit(evidence: Evidence, budget: float, seconds: float) -> dict[st
         "budget": budget,
         "seconds": round(seconds, 2),
         "left_out": list(view.left_out),
+        "untried": _untried(evidence),
     }
+
+
+def _untried(evidence: Evidence) -> list[str]:
+    """What no attack was about, because something for it is not here."""
+    untried = []
+    if evidence.held_out is None:
+        untried.append("membership among predictions (no rows that were held out came)")
+    if evidence.view.side != EVERYBODY:
+        untried.append("what parties can tell of each other's columns (no side has both)")
+    untried.append(GUESSES_AT_IDS)
+    return untried

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from colonnade.core.schedule import derive_seed
+from colonnade.privacy.agreement import agreement_of
 from colonnade.privacy.cases import Case, Evidence, material_of
 from colonnade.privacy.clock import Clock
 from colonnade.privacy.material import Array, Material, SecondRun
@@ -62,7 +63,9 @@ class SecondTraining:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is odd about the tables was said when the first run was trained
             run = start(self._plan(first.model.plan), tables, record=Recording()).fit()
-        return Evidence(with_labels_unpacked(run.view, run), tables, run, self.evidence.seed, self.evidence.owners)
+        return Evidence(
+            with_labels_unpacked(run.view, agreement_of(run)), tables, run, self.evidence.seed, self.evidence.owners
+        )
 
     def _plan(self, plan: Plan) -> Plan:
         rounds = max(1, min(self._rounds, self._affordable()))

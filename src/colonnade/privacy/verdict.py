@@ -161,12 +161,14 @@ def worst_of(words: Sequence[str]) -> str:
 
 
 def who(side: str) -> str:
-    """A side as the subject of a sentence."""
-    return "the owner" if side == "owner" else f"'{side}'"
+    """A side, or a client that may ask the model, as the subject of a sentence."""
+    return {"owner": "the owner", "a client": "a client"}.get(side, f"'{side}'")
 
 
 def whose(side: str, secret: str) -> str:
     """A secret as the object of a sentence."""
+    if secret == "membership":
+        return "which rows were trained on"
     return f"the {secret} of {who(side)}"
 
 

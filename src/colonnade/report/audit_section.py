@@ -32,9 +32,15 @@ def audit_section(runs: Sequence[RunView]) -> tuple[str, list[Picture]]:
             continue
         picture = replace(audit_picture(run.audit), about=run.name if len(runs) > 1 else "")
         heading = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
-        content += heading + _sentences(run.audit) + gallery([picture]) + f"<p>{escape(AID)}</p>" + _table(run.audit)
+        content += heading + audit_content(run.audit, picture)
         drawn.append(picture)
     return content, drawn
+
+
+def audit_content(audit: dict[str, Any], picture: Picture) -> str:
+    """What an audit found, without a heading."""
+    drawn = f'<div class="attacks">{gallery([picture])}</div><p>{escape(AID)}</p>'
+    return _sentences(audit) + drawn + _table(audit)
 
 
 def _sentences(audit: dict[str, Any]) -> str:
@@ -54,11 +60,13 @@ def _table(audit: dict[str, Any]) -> str:
         [_named(verdict), verdict["word"], verdict["declared"], printable(verdict["sentence"])]
         for verdict in audit["verdicts"]
     ]
-    return table(["Secret", "Measured", "Declared", "How"], rows, style="steps", stacks=True)
+    return table(["Secret", "Measured", "Declared", "How"], rows, style="verdicts", stacks=True)
 
 
 def _named(verdict: dict[str, Any]) -> str:
     """Whose secret it is, and who attacks it."""
+    if verdict["secret"] == "membership":
+        return f"rows trained on, to {printable(verdict['adversary'])}"
     whose, who = ("owner" if side == "owner" else printable(side) for side in (verdict["of"], verdict["adversary"]))
     return f"{verdict['secret']} of {whose} to {who}"
 

@@ -99,7 +99,7 @@ def go_on_with_view(run: Run, folder: Path) -> None:
     witness = run.model.witness
     if witness is None:
         return
-    if has_view(folder):
+    if has_view(folder) and not run.opened:  # what is asked of an opened run is a view of its own
         _take_up_view(run, witness, folder)
     witness.begin_at(run.round)
 

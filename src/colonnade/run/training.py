@@ -49,7 +49,8 @@ class Run:
     ) -> None:
         """``opened``: without the tables that it was trained on, to predict only."""
         self.description = description or {}
-        record = None if opened or "record" not in self.description else Recording(**self.description["record"])
+        asked = None if remote is None else remote.record
+        record = Recording(**self.description["record"]) if "record" in self.description and not opened else asked
         self.model = model = Model(tables, plan, remote=remote, secrets=secrets, record=record)
         self.method, self.task, self.seals, self.names = model.method, model.task, model.seals, model.names
         self.owner, self.parties, self.ledger, self.schedule = model.owner, model.parties, model.ledger, model.schedule

@@ -16,6 +16,7 @@ from colonnade.privacy.attacks import (
     label_reading,
     membership,
     model_completion,
+    others_columns,
     passive_embedding,
     shadow_run,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "label_reading",
     "membership",
     "model_completion",
+    "others_columns",
     "passive_embedding",
     "shadow_run",
 ]

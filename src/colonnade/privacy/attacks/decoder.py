@@ -72,20 +72,21 @@ def rebuilt(material: Material, streams: list[Stream], rng: np.random.Generator)
     """Columns of all rows as the adversary may rebuild them with messages."""
     own, (last, messages) = without_streams(material), last_and_all(streams)
     yield blind_guess(material)
-    yield from _decoded(material, own, rng)
-    yield from _decoded(material, last, rng)
-    yield from _decoded(material, messages + own, rng)
+    yield from decoded(material, own, rng)
+    yield from decoded(material, last, rng)
+    yield from decoded(material, messages + own, rng)
 
 
 def rebuilt_without(material: Material, streams: list[Stream], rng: np.random.Generator) -> Iterator[Array]:
     """Columns of all rows as the adversary may rebuild them without messages, or with those of other rows."""
     yield blind_guess(material)
-    yield from _decoded(material, without_streams(material), rng)
+    yield from decoded(material, without_streams(material), rng)
     others = rng.permutation(len(material.truth))
-    yield from _decoded(material, [values[others] for values in last_and_all(streams)[0]], rng)
+    yield from decoded(material, [values[others] for values in last_and_all(streams)[0]], rng)
 
 
-def _decoded(material: Material, parts: list[Array], rng: np.random.Generator) -> Iterator[Array]:
+def decoded(material: Material, parts: list[Array], rng: np.random.Generator) -> Iterator[Array]:
+    """Columns of all rows by a line and by a small network of these features, fitted to the known rows."""
     if parts:
         rows, x = material.known[:ROWS], side_by_side(parts)
         targets = np.asarray(material.truth[rows], dtype=np.float64).reshape(len(rows), -1)

@@ -1,7 +1,9 @@
 """Scoring the gradients of embeddings by norm, by direction and along their first principal component; no label known.
 
 With two classes the gradient of a row's embedding is (p - y) times a vector that all rows nearly share: its sign is the
-label, and its length is greater for the rarer class.
+label, and its length is greater for the rarer class. That fixes the sign where a model follows base rates; a model that
+has learnt more, or a seal, can turn it. So every score is tried both ways on the rows ``chosen_on``, as windows and
+rules are, for the attack and for its control.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from colonnade.privacy.attack import Attack, register
 from colonnade.privacy.attacks.candidates import choose
 from colonnade.privacy.attacks.row_features import backward
-from colonnade.privacy.attacks.row_scores import blind_guesses, guesses_from
+from colonnade.privacy.attacks.row_scores import blind_guesses, both_ways, guesses_from
 from colonnade.privacy.attacks.secret_streams import output_errors, slopes_with, with_secret
 from colonnade.privacy.material import Array, Material
 
@@ -31,7 +33,7 @@ class GradientScoring(Attack):
         "learning, 2022"
     )
     adversary: ClassVar[str] = (
-        "keeps the gradients that it receives and knows no label; it knows which of the two classes is rarer"
+        "keeps the gradients that it receives and knows no label; it knows which end of its scores is which class"
     )
     without: ClassVar[str] = "scores its own columns in the same ways"
 
@@ -44,11 +46,11 @@ class GradientScoring(Attack):
     def guess(self, material: Material, rng: np.random.Generator) -> Array:
         """The rule, stream and window that are best on the rows to choose on; own columns if they are better."""
         each = [guesses_from(material, stream.values) for stream in backward(material)]
-        return choose(material, chain(blind_guesses(material), *each))
+        return choose(material, both_ways(chain(blind_guesses(material), *each)))
 
     def control(self, material: Material, rng: np.random.Generator) -> Array:
         """The same rules on own columns."""
-        return choose(material, blind_guesses(material))
+        return choose(material, both_ways(blind_guesses(material)))
 
     def planted(self, material: Material, rng: np.random.Generator) -> Material:
         """Gradients through a head, of a model that knows the base rates."""

@@ -30,6 +30,7 @@ class MembershipScoring(Attack):
         "Cormode, Sablayrolles: On the importance of difficulty calibration in membership inference attacks, ICLR 2022"
     )
     adversary: ClassVar[str] = "keeps the predictions that it receives and knows the rows' labels, if it is given them"
+    trains: ClassVar[bool] = True
     without: ClassVar[str] = "judges in the same way by a model that was trained on none of the rows"
 
     def unfit(self, material: Material) -> str:

@@ -5,7 +5,7 @@ Of two classes, gradients of a row lie on one of two sides of the origin, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -34,6 +34,13 @@ def blind_guesses(material: Material) -> Iterator[Array]:
     if material.classes == 2 and material.own is not None and len(material.own) > 1:
         for score in scores_of_rows(standardised(material.own)).values():
             yield for_class_1(material, score)
+
+
+def both_ways(scores: Iterable[Array]) -> Iterator[Array]:
+    """Every score, and the same the other way round; which is taken is chosen as everything else is."""
+    for score in scores:
+        yield score
+        yield -score
 
 
 def guesses_from(material: Material, values: Array) -> Iterator[Array]:

@@ -15,6 +15,7 @@ from colonnade.runtime.remote.transport import Transport
 from colonnade.runtime.schema import Schema
 from colonnade.signatures import Identity
 from colonnade.wire.ledger import OWNER
+from colonnade.wire.witness import Recording
 
 NOTHING = bytes(16)
 
@@ -37,6 +38,8 @@ class RemoteSetup:
     """What the sides draw from that compute in this process; None in a simulation, which must repeat."""
     folder: Path | None = None
     """Where parties of one organisation keep their states; None for memory."""
+    record: Recording | None = None
+    """What is recorded of questions to a trained model; a training's own recording is in its description."""
 
     def specs(
         self, tables: Sequence[Table], plan: Plan, task: Task, owners: LabelOwners | None, *, owner_is_first: bool
