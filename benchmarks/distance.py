@@ -17,8 +17,9 @@ what `colonnade plan` says of the same rounds, for parties with machines of thei
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,22 +29,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 import colonnade as cn
 from benchmarks.bank_halves import write_halves
 from benchmarks.federation import companies
 from benchmarks.kept import Kept
 from benchmarks.links import cpu_of
 from benchmarks.network_line import HOSTS, Line, line_to
-from benchmarks.packet_pump import enter
 from benchmarks.picture import picture
 from benchmarks.table import show
 from benchmarks.traffic import TASKS, ReachedError, entries, train_on
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.party_process import PartyProcess
-from colonnade.federation.side_files import read_owner_file, read_party_file
+from colonnade.federation.side_files import read_owner_file
 from colonnade.federation.side_sections import OwnerFile
 from colonnade.jobs.job_file import Job, TrainSection
 from colonnade.jobs.run_job import gather, plan_of, train_job
@@ -54,9 +51,9 @@ from colonnade.study.cost.timed_rounds import timed_parts
 from colonnade.wire.ledger import OWNER, Ledger
 
 Found = dict[str, Any]
-WAIT, NEAR, NEVER = 600.0, 0.002, 10**6
+WAIT, NEAR, NEVER = 3600.0, 0.002, 10**6
 MNIST = {"vafl": "vafl", "vimadmm": "vimadmm, paper's messages", "vimadmm-j, sealed": "vimadmm-j, Blind, Bits(4)"}
-MEASURED = {"bank": 60, "vimadmm-j, sealed": 10, "vimadmm": 10, "vafl": 10}
+MEASURED = {"bank": 40, "vimadmm-j, sealed": 10, "vimadmm": 10, "vafl": 10}
 BATCH = 1024
 BANK = """
 [federation]
@@ -89,6 +86,7 @@ key = "../owner/identity.pub"
 runs = 1000
 align = ["plain"]
 layers = 0
+patience = 3600
 """
 
 
@@ -130,7 +128,9 @@ def _setting(
     job = replace(side_file.job, method=method, train=how, **more)
     files = Files((side_file.own, *others), AlignSection(mode="plain"), prepare, folder / "owner")
     names = {one.name: Path(str(one.files)).name for one in others}
-    return Setting(replace(side_file, job=job, prepare=prepare), replace(job, data=files), names)
+    patient = replace(side_file.federation, deadline=int(WAIT))
+    whole = replace(side_file, job=job, prepare=prepare, federation=patient)
+    return Setting(whole, replace(job, data=files), names)
 
 
 def setting_of(task: str, folder: Path) -> Setting:
@@ -184,27 +184,23 @@ def planned(task: str, links: Sequence[Link]) -> Found:
 # Over the line
 
 
-def be_party(folder: Path, name: str, file: str, address: str, space: str) -> None:
-    """A party's process."""
-    enter(space)
-    torch.set_num_threads(1)
-    (folder / name / "party.toml").write_text(PARTY.format(name=name, file=file, address=address))
-    PartyProcess(read_party_file(folder / name / "party.toml"), folder / f"run-{name}").run()
-
-
 @contextmanager
 def parties_of(setting: Setting, folder: Path, line: Line) -> Iterator[list[int]]:
-    """Every party in a process at the far end of the line."""
-    spawn = multiprocessing.get_context("spawn")
-    started = [
-        spawn.Process(target=be_party, args=(folder, name, file, line.address, line.space), daemon=True)
-        for name, file in setting.files.items()
-    ]
-    for process in started:
-        process.start()
-    yield [process.pid or 0 for process in started]
-    for process in started:
-        process.join(WAIT)
+    """Every party as its operator starts it, at the far end of the line."""
+    inside = ["ip", "netns", "exec", line.space] if line.space else []
+    started = []
+    for name, file in setting.files.items():
+        party_file = folder / name / "party.toml"
+        party_file.write_text(PARTY.format(name=name, file=file, address=line.address))
+        command = [sys.executable, "-m", "colonnade", "party", party_file, "--folder", folder / f"run-{name}"]
+        started.append(subprocess.Popen([*inside, *command], env={**os.environ, "OMP_NUM_THREADS": "1"}))
+    try:
+        yield [process.pid for process in started]
+        for process in started:
+            process.wait(WAIT)
+    finally:
+        for process in started:
+            process.kill()
 
 
 def measured(task: str, link: Link) -> Found:
