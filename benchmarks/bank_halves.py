@@ -92,9 +92,9 @@ TREES = "all columns in one place, boosted trees"
 ALONE = "the owner alone, boosted trees"
 
 
-def write_halves(folder: Path) -> None:
+def write_halves(folder: Path, hosts: Sequence[str] = ("127.0.0.1",)) -> None:
     """Keys of two sides, and each one's half of the columns under the same ids, in orders of their own."""
-    make_keys(folder, ["127.0.0.1"], [PARTY])
+    make_keys(folder, hosts, [PARTY])
     table = pd.read_csv(Path(os.environ["COLONNADE_DATA"]) / "bank_marketing.csv.gz")
     table.insert(0, "id", [f"client{k:05d}" for k in range(len(table))])
     columns = [name for name in table if name not in ("id", LABEL)]

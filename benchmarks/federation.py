@@ -221,13 +221,13 @@ def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> AllPa
 # Training
 
 
-def companies(folder: Path, train: Sequence[Table]) -> tuple[OwnerFile, Files]:
+def companies(folder: Path, train: Sequence[Table], hosts: Sequence[str] = ("127.0.0.1",)) -> tuple[OwnerFile, Files]:
     """A federation's tables as files of several organisations; the owner has the labels."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = [f"p{k}" for k in range(len(train) - 1)]
-    make_keys(folder, ["127.0.0.1"], names)
+    make_keys(folder, hosts, names)
     assert train[0].labels is not None
     ids = [f"i{k:06d}" for k in range(train[0].rows)]
     pq.write_table(pa.table({"id": ids, "digit": train[0].labels.numpy()}), folder / "owner" / "owner.parquet")

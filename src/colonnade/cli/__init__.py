@@ -8,6 +8,7 @@ from colonnade.cli import federation_command as federation
 from colonnade.cli import flare_command as flare
 from colonnade.cli import keys_command as keys
 from colonnade.cli import listing
+from colonnade.cli import plan_command as plan
 from colonnade.cli import predict_command as predict
 from colonnade.cli import privacy_command as privacy
 from colonnade.cli import report_command as report
@@ -29,6 +30,7 @@ __all__ = [
     "keys",
     "listing",
     "main",
+    "plan",
     "predict",
     "privacy",
     "report",
