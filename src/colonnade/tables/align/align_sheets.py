@@ -163,7 +163,7 @@ def _aligned(
     )
 
 
-def _groups(ids: list[list[bytes]], terms: AlignTerms, workers: Workers) -> list[AlignmentGroup]:
+def _groups(ids: list[list[bytes]], terms: AlignTerms, workers: Workers | None = None) -> list[AlignmentGroup]:
     """Every party with its end of the protocol and an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
@@ -67,16 +68,14 @@ class Workers:
 
     def close(self) -> None:
         """Drop what was not begun, and let the threads end."""
-        while True:
-            try:
-                piece = self._pieces.get_nowait()
-            except Empty:
-                break
-            if piece is not None:
+        threads, self._threads = self._threads, 0
+        if not threads:
+            return  # a second time, when those who are still at work have not yet seen that they end
+        with suppress(Empty):
+            while piece := self._pieces.get_nowait():
                 piece[0].cancel()
-        for _ in range(self._threads):
+        for _ in range(threads):
             self._pieces.put(None)
-        self._threads = 0
 
     def __del__(self) -> None:
         self.close()
