@@ -144,9 +144,11 @@ def main() -> None:
         print(json.dumps(measure(*json.loads(options.case))))
         return
     began = time.time()
-    cases = [tuple(options.only)] if options.only else [case for case in CASES if case[1] <= options.largest]
+    cases = [options.only] if options.only else [case for case in CASES if case[1] <= options.largest]
     kinds = product(cases, options.ways, options.minimum, options.threads or [None])
-    rows = [row_of(*case, way, minimum=minimum, threads=threads) for case, way, minimum, threads in kinds]
+    rows = [
+        row_of(parties, ids, way, minimum=minimum, threads=threads) for (parties, ids), way, minimum, threads in kinds
+    ]
     if not options.only:
         plain = [count for count in (100_000, 1_000_000) if count <= options.largest * 10]
         rows += [row_of(2, count, mode="plain") for count in plain]
