@@ -5,9 +5,10 @@ the same steps, and a vector unit takes ``LANES`` of them at a time. The ladder 
 modulo p = 2^255 - 19 is ten limbs of 26 and 25 bits in turn, as in "ref10" of SUPERCOP; a product of two limbs and the
 sum of ten of them fit in 64 bits. There is no branch and no address that depends on a key or a point.
 
-The bounds: ``multiplied``, ``squared`` and ``carried`` return limbs of at most 26 (25) bits and a little more. Sums and
-differences of two such numbers stay below 2^28, and so does 19 times none of them: a factor of 19 is applied to limbs
-of up to 2^27.6 at most, which leaves it below 2^32, the width of a vector multiplier's operands.
+Bounds: ``carried`` leaves limbs of 26 and 25 bits and a little more, at most 2^17 of it. A sum of two such numbers, or
+a difference, to which ``less`` adds 2p, has limbs below 2^27.6 and 2^26.6. Times 19, or 38 for the odd ones, those are
+below 2^32, which a vector multiplier reads; ten products of two are below 2^63. Nothing is multiplied that was added
+to or taken from twice.
 """
 
 from __future__ import annotations
