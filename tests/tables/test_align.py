@@ -343,10 +343,10 @@ def test_no_id_and_no_unmasked_point_travels(monkeypatch: pytest.MonkeyPatch) ->
     bare: list[bytes] = []
     multiply = curve.multiply
 
-    def spy(key: bytes, points: bytes, whose: str) -> bytes:
+    def spy(key: bytes, points: bytes, whose: str, by: curve.Multiply) -> bytes:
         if whose == "this party":
             bare.extend(points[at : at + 32] for at in range(0, len(points), 32))
-        return multiply(key, points, whose)
+        return multiply(key, points, whose, by)
 
     monkeypatch.setattr(curve, "multiply", spy)
     brought = people(4, common=5, own=3)

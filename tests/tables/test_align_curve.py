@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult
 
@@ -38,6 +40,19 @@ RFC_9380 = [
     (
         "1a68a1af9f663592291af987203393f707305c7bac9c8d63d6a729bdc553dc19",
         "3bcd651ee54d5f7b6013898aab251ee8ecc0688166fce6e9548d38472f6bd196",
+    ),
+]
+# RFC 7748, section 5.2: a key, a point, and their product.
+RFC_7748 = [
+    (
+        "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
+        "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
+        "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552",
+    ),
+    (
+        "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
+        "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
+        "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
     ),
 ]
 LOW_ORDER = [
@@ -89,6 +104,7 @@ def test_the_map_is_the_slow_one_where_numbers_wrap() -> None:
     assert elligator([]) == b""
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=5))
 def test_both_maps_are_the_slow_one(digests: list[bytes]) -> None:
     slow = [slow_elligator(one) for one in digests]
@@ -118,6 +134,78 @@ def test_no_bit_of_an_id_shows_through_the_mask() -> None:
     assert [is_on_curve(x) for x in numbers(multiply(os.urandom(32), bare, "them"))] == sides
 
 
+@pytest.fixture(params=["libsodium", "numba"])
+def way(request: pytest.FixtureRequest) -> curve.Multiply:
+    """Either way to multiply."""
+    if request.param == "libsodium":
+        return curve.by_libsodium
+    multiply: curve.Multiply = pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing").multiply
+    return multiply
+
+
+@pytest.mark.parametrize(("key", "point", "product"), RFC_7748)
+def test_multiplication_gives_the_answers_of_rfc_7748(way: curve.Multiply, key: str, point: str, product: str) -> None:
+    assert way(bytes.fromhex(key), bytes.fromhex(point)) == bytes.fromhex(product)
+
+
+def test_a_thousand_turns_of_rfc_7748(way: curve.Multiply) -> None:
+    key = point = little(9)
+    for _ in range(1000):
+        key, point = way(key, point), key
+    assert key.hex() == "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51"
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_numba_gives_the_bytes_of_libsodium(count: int) -> None:
+    ladder = pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing")
+    key, points = os.urandom(32), os.urandom(32 * count)
+    assert ladder.multiply(key, points) == curve.by_libsodium(key, points)
+
+
+# Where limbs are full, where numbers wrap at p, 2^255 and 2^256, and the points of low order.
+EDGES = [2**k for k in range(256)] + [2**k - 1 for k in range(257)] + [P + k for k in range(-40, 19)]
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, b"\x55" * 32], ids=["zeros", "ones", "turns"])
+def test_numba_gives_the_bytes_of_libsodium_at_the_edges(key: bytes) -> None:
+    ladder = pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing")
+    points = b"".join(map(little, EDGES + LOW_ORDER))
+    assert ladder.multiply(key, points) == curve.by_libsodium(key, points)
+
+
+def test_numba_gives_the_bytes_of_libsodium_for_any_key() -> None:
+    ladder = pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing")
+    drawn = random.Random(0)
+    for _ in range(100):
+        key, points = drawn.randbytes(32), drawn.randbytes(32 * 8)
+        assert ladder.multiply(key, points) == curve.by_libsodium(key, points), key.hex()
+
+
+def test_parties_with_and_without_numba_understand_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    ladder = pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing")
+    monkeypatch.setattr(curve, "quick", lambda: ladder.multiply)
+    key = os.urandom(32)
+    with_it, without = (CurveMask(b"salt", key, masks=masks) for masks in (curve.MANY, curve.MANY - 1))
+    assert with_it._by is ladder.multiply and without._by is curve.by_libsodium
+    assert with_it.own(IDS) == without.own(IDS)
+    assert with_it.again(without.own(IDS), "them") == without.again(with_it.own(IDS), "them")
+
+
+def test_without_numba_libsodium_masks_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "colonnade.tables.align.ladder", None)
+    curve.quick.cache_clear()
+    try:
+        assert curve.quick() is curve.by_libsodium
+    finally:
+        curve.quick.cache_clear()
+
+
+def test_the_quicker_way_is_taken() -> None:
+    pytest.importorskip("colonnade.tables.align.ladder", reason="numba is missing")
+    slow = max(curve.by_libsodium, curve.quick(), key=curve._seconds)
+    assert curve.quick() is curve.by_libsodium or slow is curve.by_libsodium
+
+
 def test_masks_follow_from_salt_secret_and_id() -> None:
     key = os.urandom(32)
     masked = CurveMask(b"salt", key).own([b"ann"])
@@ -126,16 +214,17 @@ def test_masks_follow_from_salt_secret_and_id() -> None:
     assert CurveMask(b"salt").own([b"ann"]) != CurveMask(b"salt").own([b"ann"]), "every alignment has a fresh secret"
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(min_value=1, max_value=P - 1), max_size=6))
 def test_inverses(values: list[int]) -> None:
     assert [one * inverse % P for one, inverse in zip(values, inverses(values, P), strict=True)] == [1] * len(values)
 
 
 @pytest.mark.parametrize("x", LOW_ORDER)
-def test_points_of_low_order_are_refused(x: int) -> None:
+def test_points_of_low_order_are_refused(way: curve.Multiply, x: int) -> None:
     good = crypto_scalarmult(os.urandom(32), little(9))
     with pytest.raises(SealError, match="the set of 'shop' holds a point of low order"):
-        CurveMask(b"salt").again(good + little(x), "'shop'")
+        multiply(os.urandom(32), good + little(x), "'shop'", way)
 
 
 def test_without_pynacl_only_plain_works(monkeypatch: pytest.MonkeyPatch) -> None:

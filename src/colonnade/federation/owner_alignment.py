@@ -22,6 +22,7 @@ from colonnade.tables.align.alignment_owner import AlignmentOwner, Progress
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.align.left_join import order_of, places_of
+from colonnade.tables.align.mask_work import MaskWork, Workers
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER, Ledger
@@ -107,12 +108,14 @@ def _aligned(
     owner = handshake.name
     keys = {OWNER if name == owner else name: key for name, key in handshake.keys.items()}
     known = {name: keys[name] for name in terms.names}
-    group = AlignmentGroup(0, AlignmentParty(terms, 0, texts(ids, owner), handshake.identity, known))
     half = OwnerHalf(Ends())
     setup = RemoteSetup(connect=lambda _: handshake.transport, schema=Schema.unchecked(), job=handshake.job)
-    parties = remote_parties([group.name, *terms.names[1:]], [group], half, setup, handshake.transport)
-    leader = AlignmentOwner(parties, terms, on_progress)
-    leader.run()
+    with Workers() as workers:
+        peer = AlignmentParty(terms, 0, texts(ids, owner), handshake.identity, known, MaskWork(workers))
+        group = AlignmentGroup(0, peer)
+        parties = remote_parties([group.name, *terms.names[1:]], [group], half, setup, handshake.transport)
+        leader = AlignmentOwner(parties, terms, on_progress)
+        leader.run()
     if places is not None:
-        leader.tell_places(places[group.peer.rows], len(places))
-    return group.peer, half.ledger
+        leader.tell_places(places[peer.rows], len(places))
+    return peer, half.ledger

@@ -38,6 +38,7 @@ from colonnade.store.state_folder import StateFolder
 from colonnade.tables.align.align_sheets import AlignmentGroup
 from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.id_texts import texts
+from colonnade.tables.align.mask_work import MaskWork, Workers
 from colonnade.tables.sheets import Sheet
 from colonnade.wire.ledger import OWNER, Ledger
 
@@ -100,7 +101,8 @@ class PartyJob:
         keys = {OWNER if name == self.terms["owner"] else name: key for name, key in self.keys.items()}
         ids = texts(self.sheet.ids, self.name)
         known = {name: keys[name] for name in terms.names}
-        peer = AlignmentParty(terms, member, ids, self.party_file.keys.identity, known)
+        work = MaskWork(Workers())  # which end when this side drops the alignment
+        peer = AlignmentParty(terms, member, ids, self.party_file.keys.identity, known, work)
         return AlignmentServer(AlignmentGroup(member, peer), self.job, session)
 
     def run_server(self, plan: Mapping[str, Any], tables: tuple[Table, Table], session: bytes) -> PartyServer:

@@ -2,7 +2,9 @@
 
 ::
 
-    id_texts.py ── texts ── curve.py: masked points (or plain_ids.py: hashes)
+    id_texts.py ── texts ── curve.py: masked points (or plain_ids.py: hashes); ladder.py: many of them, by numba
+                                |
+                            mask_work.py: by threads, ahead of the messages
                                 |
     alignment_party.py  <── align_messages.py, box.py ──>  alignment_owner.py
     one party's end, with its steps                        asks for the steps and relays

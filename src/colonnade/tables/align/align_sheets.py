@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from colonnade.tables.align.alignment_party import AlignmentParty
 from colonnade.tables.align.comparison import too_few
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.align.left_join import joined, order_of, pair_terms, places_of
+from colonnade.tables.align.mask_work import MaskWork, Workers
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER
 from colonnade.wire.owner_half import OwnerHalf
@@ -50,15 +52,20 @@ class AlignmentGroup(ProtocolGroup):
     def __init__(self, member: int, peer: AlignmentParty) -> None:
         super().__init__(member, peer.name)
         self.peer = peer
-        self.seconds = 0.0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The CPU seconds of this party's steps, and of the threads that mask for it."""
+        return self._seconds + self.peer.work.seconds
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step at this party."""
-        began = time.process_time()
+        began = time.thread_time()
         try:
             return [getattr(self.peer, step.__name__)(*received)]
         finally:
-            self.seconds += time.process_time() - began
+            self._seconds += time.thread_time() - began
 
 
 def align(
@@ -72,6 +79,7 @@ def align(
     on_progress: Progress | None = None,
     names: Sequence[str] | None = None,
     runtime: str = "loop",
+    threads: int | None = None,
 ) -> Alignment:
     """Find the rows that all parties have, in one order for all; ``alignment.take(tables)`` is the federation of those.
 
@@ -101,13 +109,15 @@ def align(
             raise unknown(f"{what} of an alignment", came, known)
     ids = [texts(sheet.ids, name) for sheet, name in zip(sheets, called, strict=True)]
     encoded = runtime == "bytes"
-    if join == "inner":
-        return _aligned(called, ids, terms, on_progress, encoded=encoded)
-    order = order_of(ids[0], terms.seed)
-    pairs = [
-        _aligned((called[0], name), [ids[0], own], pair_terms(terms, k), on_progress, order=order, encoded=encoded)
-        for k, (name, own) in enumerate(zip(called[1:], ids[1:], strict=True), 1)
-    ]
+    with Workers(threads) as workers:
+        one = partial(_aligned, on_progress=on_progress, workers=workers, encoded=encoded)
+        if join == "inner":
+            return one(called, ids, terms)
+        order = order_of(ids[0], terms.seed)
+        pairs = [
+            one((called[0], name), [ids[0], own], pair_terms(terms, k), order=order)
+            for k, (name, own) in enumerate(zip(called[1:], ids[1:], strict=True), 1)
+        ]
     return joined(called, order, pairs, who_learns(mode, called, join))
 
 
@@ -115,14 +125,15 @@ def _aligned(
     called: tuple[str, ...],
     ids: list[list[bytes]],
     terms: AlignTerms,
-    on_progress: Progress | None,
     *,
+    on_progress: Progress | None,
+    workers: Workers,
     order: np.ndarray | None = None,
     encoded: bool = False,
 ) -> Alignment:
     """One run of the protocol; with an ``order`` of the owner's rows the other party of a pair learns its places."""
     began = time.process_time()
-    groups = _groups(ids, terms)
+    groups = _groups(ids, terms, workers)
     half = OwnerHalf(Ends())
     parties = local_parties([group.name for group in groups], groups, half, {0}, encoded=encoded)
     owner = AlignmentOwner(parties, terms, on_progress)
@@ -152,12 +163,12 @@ def _aligned(
     )
 
 
-def _groups(ids: list[list[bytes]], terms: AlignTerms) -> list[AlignmentGroup]:
+def _groups(ids: list[list[bytes]], terms: AlignTerms, workers: Workers | None = None) -> list[AlignmentGroup]:
     """Every party with its end of the protocol and an identity of its own."""
     identities = {name: Identity.new() for name in terms.names}
     keys = {name: identity.public for name, identity in identities.items()}
     return [
-        AlignmentGroup(place, AlignmentParty(terms, place, own, identities[name], keys))
+        AlignmentGroup(place, AlignmentParty(terms, place, own, identities[name], keys, MaskWork(workers)))
         for place, (name, own) in enumerate(zip(terms.names, ids, strict=True))
     ]
 

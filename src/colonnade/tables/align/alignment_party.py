@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from colonnade.tables.align.comparison import Comparison
 from colonnade.tables.align.curve import POINT_BYTES, CurveMask, check_installed
 from colonnade.tables.align.id_mask import Mask
 from colonnade.tables.align.left_join import spread_out
+from colonnade.tables.align.mask_work import Later, MaskWork
 from colonnade.tables.align.order_proof import MAC_BYTES, Proof, digest, pair_keys
 from colonnade.tables.align.plain_ids import PlainMask, ordered
 
@@ -57,7 +59,13 @@ class AlignmentParty:
     """
 
     def __init__(
-        self, terms: AlignTerms, place: int, ids: list[bytes], identity: Identity, keys: dict[str, bytes]
+        self,
+        terms: AlignTerms,
+        place: int,
+        ids: list[bytes],
+        identity: Identity,
+        keys: dict[str, bytes],
+        work: MaskWork | None = None,
     ) -> None:
         if terms.mode == "psi":
             check_installed()
@@ -71,12 +79,14 @@ class AlignmentParty:
         self.total = 0  # in a left join: how many rows the owner has
         self.places = np.empty(0, np.int64)  # and where the common ones stand among them
         self.comparison: Comparison | None = None  # at the comparer
+        self.work = work or MaskWork()
         self._mask: Mask | None = None
         self._own = ids  # at the comparer with additional ids that no party has
         self._boxes = Boxes(self.name, {})
         self._keys: dict[str, bytes] = {}
         self._orders: dict[int, np.ndarray] = {}  # by list: the place of each sent point before this party's shuffle
         self._received: dict[int, list[Tensor]] = {}  # by list: received points that are still to be masked
+        self._ahead: dict[tuple[int, int], Later] = {}  # by list and start: masks that were begun before they are due
         self._sent: dict[int, bytes] = {}  # by start: the sent parts of the comparer's own list, for the trial
         self._common: list[np.ndarray] = []  # at the comparer, by set: the places of the common ids
         self._opened: set[int] = set()  # the sets whose common ids were looked up
@@ -118,12 +128,14 @@ class AlignmentParty:
         self._keys = pair_keys(self.member)
         self._boxes = Boxes(self.name, self._keys)
         plain = self.terms.mode == "plain"
-        self._mask = PlainMask(self.terms.seed) if plain else CurveMask(self.member.roster)
+        masks = sum(self._length(whose) for whose in self.terms.lists if self.place in self.terms.path(whose))
+        self._mask = PlainMask(self.terms.seed) if plain else CurveMask(self.member.roster, masks=masks)
         if self.place == self.terms.comparer:
-            self.comparison = Comparison(self.terms, self.sizes, self._mask)
+            self.comparison = Comparison(self.terms, self.sizes, self._mask, self.work)
         missing = self._length(self.place) - len(self.ids)
         self._own = [*self.ids, *(os.urandom(32) for _ in range(missing))]
         self._orders[self.place] = shuffle(len(self._own))
+        self._begin(self.place)
 
     # Masks and shuffles
 
@@ -145,6 +157,7 @@ class AlignmentParty:
         if start + count == self._length(whose):
             self._received[whose] = [torch.cat(self._received[whose])]
             self._orders[whose] = shuffle(self._length(whose))
+            self._begin(whose)
 
     def _taken(self, whose: int) -> int:
         """How many points of a list this party has received; all, if the list is its own."""
@@ -159,25 +172,38 @@ class AlignmentParty:
         whose = self._list(wanted.whose)
         self._check_may_give(whose)
         start = number_of(wanted.start, self._length(whose), "the start of a part")
-        order = self._orders[whose][start : start + CHUNK]
-        if whose == self.place:
-            masked = self._secret().own([self._own[row] for row in order.tolist()])
-            if self.comparison is not None and self.terms.trial is not None:
-                self._sent[start] = masked
-        elif self.comparison is not None:
-            masked = self.comparison.tried(self._again()[torch.from_numpy(order)].numpy().tobytes())
-        else:
-            points = self._received[whose][0][torch.from_numpy(order)]
-            masked = self._secret().again(points.numpy().tobytes(), self._named(whose))
+        masked = (self._ahead.pop((whose, start), None) or self._masking(whose, start))()
+        if self.comparison is not None and self.terms.trial is not None and whose == self.place:
+            self._sent[start] = masked
         if start + CHUNK >= self._length(whose):
             self._received.pop(whose, None)  # the list was sent on, and only its order is still needed
         return self._boxed(self.terms.after(whose, self.place), masked, POINTS, whose, start)
+
+    def _begin(self, whose: int) -> None:
+        """Begin to mask a list of which all is here, before it is asked for."""
+        if self.terms.mode == "plain":
+            return
+        for start in range(0, self._length(whose), CHUNK):
+            self._ahead[whose, start] = self._masking(whose, start)
+
+    def _masking(self, whose: int, start: int) -> Later:
+        """The mask of a part of a list; parts may start anywhere, though honest owners ask for those of ``_begin``."""
+        order = self._orders[whose][start : start + CHUNK]
+        if whose == self.place:
+            return self.work.start(self._secret().own, [self._own[row] for row in order.tolist()])
+        if self.comparison is not None:
+            points, mask = self._again(), self.comparison.tried
+        else:
+            points, mask = self._received[whose][0], partial(self._secret().again, whose=self._named(whose))
+        return self.work.start(mask, points[torch.from_numpy(order)].numpy().tobytes(), POINT_BYTES)
 
     def _check_may_give(self, whose: int) -> None:
         """Refuse a list that this party does not have, or may send only after the others have sent theirs."""
         if self.comparison is not None and whose == self.terms.trial:
             self._again()
-            self._orders.setdefault(whose, shuffle(self._length(whose)))
+            if whose not in self._orders:
+                self._orders[whose] = shuffle(self._length(whose))
+                self._begin(whose)
             return
         present = whose in self._orders and (whose == self.place or whose in self._received)
         if not present or self.terms.path(whose) == (self.place,):

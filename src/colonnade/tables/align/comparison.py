@@ -9,15 +9,16 @@ achieve that only by treating all entries in the same way.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from colonnade.errors import ColonnadeError, MessageError, NoCommonIdError, PrivacyError, SealError
 from colonnade.tables.align.align_terms import AlignTerms
-from colonnade.tables.align.curve import POINT_BYTES, multiply
+from colonnade.tables.align.curve import POINT_BYTES, CurveMask
 from colonnade.tables.align.id_mask import Mask
+from colonnade.tables.align.mask_work import Later, MaskWork
 
 
 def common(lists: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -53,28 +54,35 @@ def too_few(terms: AlignTerms, count: int | None = None) -> ColonnadeError:
 class Comparison:
     """The lists that the comparer has received, part by part."""
 
-    def __init__(self, terms: AlignTerms, sizes: Sequence[int], mask: Mask) -> None:
-        self.terms, self.sizes, self.mask = terms, sizes, mask
-        self._key = secrets.token_bytes(POINT_BYTES)
+    def __init__(self, terms: AlignTerms, sizes: Sequence[int], mask: Mask, work: MaskWork) -> None:
+        self.terms, self.sizes, self.mask, self.work = terms, sizes, mask, work
         self.count: int | None = None  # None until it is known
-        self._lists: dict[int, list[bytes]] = {whose: [] for whose in terms.lists}
-        self._tried: list[bytes] = []  # the comparer's own list, under the key of the trial
+        self._lists: dict[int, list[Later]] = {whose: [] for whose in terms.lists}
+        self._taken = dict.fromkeys(terms.lists, 0)
+        self._tried: list[Later] = []  # the comparer's own list, under the key of the trial
+        self._trial: CurveMask | None = None
+        if terms.trial is not None:
+            self._trial = CurveMask(b"trial", masks=2 * terms.length(terms.trial, sizes))
 
     def take(self, whose: int, points: bytes) -> None:
         """Mask a part of a list with the comparer's mask, too, and keep it."""
+        self._taken[whose] += len(points) // POINT_BYTES
         if self.terms.mode == "psi" and whose not in (self.terms.comparer, self.terms.trial):
-            points = self.mask.again(points, self.terms.named(whose))
-        elif self.terms.trial is not None and whose == self.terms.comparer:
-            self._tried.append(self.tried(points))
-        self._lists[whose].append(points)
+            mask = partial(self.mask.again, whose=self.terms.named(whose))
+            self._lists[whose].append(self.work.start(mask, points, POINT_BYTES))
+            return
+        if self._trial is not None and whose == self.terms.comparer:
+            self._tried.append(self.work.start(self.tried, points, POINT_BYTES))
+        self._lists[whose].append(lambda: points)
 
     def tried(self, points: bytes) -> bytes:
         """Points of the comparer's list under the key of the trial."""
-        return multiply(self._key, points, self.terms.named(self.terms.comparer))
+        assert self._trial is not None
+        return self._trial.again(points, self.terms.named(self.terms.comparer))
 
     def taken(self, whose: int) -> int:
         """How many points of a list were received."""
-        return sum(map(len, self._lists[whose])) // POINT_BYTES
+        return self._taken[whose]
 
     def places(self) -> list[np.ndarray]:
         """The places of the common ids in every list; fewer ids than the minimum are refused and told to nobody."""
@@ -91,7 +99,8 @@ class Comparison:
         return places
 
     def _values(self, whose: int) -> np.ndarray:
-        values = np.frombuffer(b"".join(self._lists[whose]), f"S{POINT_BYTES}")
+        values = _joined(self._lists[whose])
+        self._lists[whose] = [values.tobytes]
         if len(np.unique(values)) < len(values):
             raise MessageError(
                 f"the set of {self.terms.named(whose)} holds an id twice after all masks; leave that party out."
@@ -99,9 +108,13 @@ class Comparison:
         return values
 
     def _check_trial(self, again: np.ndarray) -> None:
-        if not np.array_equal(np.sort(np.frombuffer(b"".join(self._tried), f"S{POINT_BYTES}")), np.sort(again)):
+        if not np.array_equal(np.sort(_joined(self._tried)), np.sort(again)):
             others = [name for place, name in enumerate(self.terms.names) if place != self.terms.comparer]
             raise SealError(
                 f"the ids of {self.terms.named(self.terms.comparer)} came back otherwise the second time, so one of "
                 f"{', '.join(others)} does not mask all of them by one key; nothing was opened: find out who."
             )
+
+
+def _joined(parts: Sequence[Later]) -> np.ndarray:
+    return np.frombuffer(b"".join([part() for part in parts]), f"S{POINT_BYTES}")

@@ -7,14 +7,21 @@ X25519 with a secret key. Masks commute, and because keys are multiples of 8, no
 
 Elligator 2 needs to know whether x is on the curve. gmpy2 computes it by a Legendre symbol. Without gmpy2, libsodium
 does, by decoding the corresponding point of the Edwards form. The points are the same, so parties may differ in this.
+
+Many points are masked by ``ladder.py``, if numba is there and makes it quicker than libsodium on this machine. That
+changes no byte either.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from colonnade.errors import ConfigError, SealError
 from colonnade.signatures import pack
@@ -34,7 +41,11 @@ except ImportError:  # pragma: no cover - the tests have it
 POINT_BYTES = 32
 P = 2**255 - 19
 A = 486662
+MANY = 50_000
+"""As many masks as pay for loading numba."""
+Multiply = Callable[[bytes, bytes], bytes]
 _LOW_255 = 2**255 - 1
+_NOUGHT = bytes(POINT_BYTES)
 _NEUTRAL = (1).to_bytes(POINT_BYTES, "little")  # the neutral point of the Edwards form
 
 
@@ -55,18 +66,25 @@ class CurveMask:
     True
     """
 
-    def __init__(self, salt: bytes, key: bytes | None = None) -> None:
+    def __init__(self, salt: bytes, key: bytes | None = None, *, masks: int = 0) -> None:
+        """``masks`` is how many points the mask is for."""
         check_installed()
+        self._many = masks >= MANY
         self._prefix = hashlib.sha512(pack("colonnade/align/point", salt))
         self._key = secrets.token_bytes(POINT_BYTES) if key is None else key
 
     def own(self, ids: Sequence[bytes]) -> bytes:
         """The masked points of a party's own ids, one after the other."""
-        return multiply(self._key, elligator([self._digest(text) for text in ids]), "this party")
+        return multiply(self._key, elligator([self._digest(text) for text in ids]), "this party", self._by)
 
     def again(self, points: bytes, whose: str) -> bytes:
         """Points of another party's set under one more mask."""
-        return multiply(self._key, points, whose)
+        return multiply(self._key, points, whose, self._by)
+
+    @property
+    def _by(self) -> Multiply:
+        """Looked up by whoever masks, a thread in the background, because numba may have to compile first."""
+        return quick() if self._many else by_libsodium
 
     def _digest(self, text: bytes) -> bytes:
         digest = self._prefix.copy()
@@ -74,13 +92,43 @@ class CurveMask:
         return digest.digest()[:POINT_BYTES]
 
 
-def multiply(key: bytes, points: bytes, whose: str) -> bytes:
-    """Each point times the key; points of low order, which a mask does not hide, are refused."""
-    try:
-        parts = [crypto_scalarmult(key, points[at : at + POINT_BYTES]) for at in range(0, len(points), POINT_BYTES)]
-    except CryptoError:
-        raise SealError(f"the set of {whose} holds a point of low order, which no id becomes; stop.") from None
+def by_libsodium(key: bytes, points: bytes) -> bytes:
+    """Each point times the key, and a point of low order as nought."""
+    parts = []
+    for at in range(0, len(points), POINT_BYTES):
+        try:
+            parts.append(crypto_scalarmult(key, points[at : at + POINT_BYTES]))
+        except CryptoError:
+            parts.append(_NOUGHT)
     return b"".join(parts)
+
+
+def multiply(key: bytes, points: bytes, whose: str, by: Multiply = by_libsodium) -> bytes:
+    """Each point times the key; points of low order, which a mask does not hide, are refused."""
+    masked = by(key, points)
+    if not np.frombuffer(masked, np.uint8).reshape(-1, POINT_BYTES).any(axis=1).all():
+        raise SealError(f"the set of {whose} holds a point of low order, which no id becomes; stop.")
+    return masked
+
+
+@cache
+def quick() -> Multiply:
+    """The quickest way to multiply on this machine."""
+    try:
+        from colonnade.tables.align import ladder
+    except ImportError:
+        return by_libsodium
+    return min(ladder.multiply, by_libsodium, key=_seconds)
+
+
+def _seconds(way: Multiply, points: int = 256) -> float:
+    """How long it takes for a few points: the less of two times, because other work may disturb one."""
+    times = []
+    for _ in range(2):
+        began = time.thread_time()
+        way(bytes(range(POINT_BYTES)), b"\x09".ljust(POINT_BYTES, b"\0") * points)
+        times.append(time.thread_time() - began)
+    return min(times)
 
 
 def elligator(digests: Sequence[bytes]) -> bytes:
