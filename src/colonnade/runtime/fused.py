@@ -36,7 +36,9 @@ from colonnade.runtime.loop import LoopGroup, LoopNet
 from colonnade.runtime.stacked_layers import chain
 
 log = logging.getLogger(__name__)
-CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
+FLOAT_BYTES = 4
+CACHE_BYTES = 2 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
+LARGE_BYTES = 1 << 19  # of one layer's activations; below, handing a group to another thread costs too much
 NARROW = 32  # columns, for which matrix products are slow
 RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU, DrawnEmbedding)
 
@@ -104,7 +106,12 @@ class FusedGroup(Group):
             name: FusedNet([group.loop_nets[name] for group in groups], builders[name]) for name in groups[0].nets
         }
         self.nets = dict(self.fused_nets)
+        self.widest = _widest_layer(groups[0])
         self._drawn: tuple[Turn, Tensor] | None = None
+
+    def is_large(self, turn: Turn) -> bool:
+        """Whether a step of this turn is enough work for a core of its own."""
+        return FLOAT_BYTES * turn.rows.shape[-1] * self.widest * len(self.members) >= LARGE_BYTES
 
     def inputs(self, turn: Turn) -> Tensor:
         """The members' rows of the turn, party axis first, drawn once per turn."""
@@ -246,7 +253,7 @@ def _can_be_stacked(module: nn.Module) -> bool:
 
 
 def _groups(members: list[int], group: LoopGroup, batch: int) -> list[list[int]]:
-    size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(group)))
+    size = max(1, CACHE_BYTES // (FLOAT_BYTES * batch * _widest_layer(group)))
     count = -(-len(members) // size)
     return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
 

@@ -74,6 +74,7 @@ FACTS: Form = {
     "ledger": [_LINE],
     "privacy": {"*": {"*": ANYTHING}},
     "clipped": {"*": NUMBER},
+    "cores?": _SOME,
     "skipped?": COUNT,
     "without?": COUNT,
     "missed?": {"*": COUNT},
