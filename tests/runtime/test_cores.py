@@ -4,13 +4,16 @@ import itertools
 import os
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import colonnade as cn
+from colonnade.cli.train_command import tell
 from colonnade.errors import ColonnadeError
+from colonnade.report.summary import RunView, read_summary
 from colonnade.runtime import cores as machine
 from colonnade.runtime import fused
 from colonnade.runtime.cores import at_once, cores, keep_to
@@ -113,3 +116,12 @@ def test_an_error_in_one_of_the_groups_names_its_parties(monkeypatch: pytest.Mon
     monkeypatch.setattr(type(backend.grouping.groups[0]), "inputs", lambda *_: 1 / 0)
     with pytest.raises(ColonnadeError, match=r"step 'embed' failed at party 1, party 2 in round"):
         run.evaluate(tables())
+
+
+def test_a_run_says_how_many_cores_it_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setattr(fused, "CACHE_BYTES", 2 * 64 * 120 * 4)
+    monkeypatch.setattr(fused, "LARGE_BYTES", 1)
+    run = trained("splitnn", folder=tmp_path / "run")
+    assert run.summary()["cores"] == read_summary(tmp_path / "run")["cores"] == 3
+    tell({**RunView(run.summary()).result, "folder": "", "report": ""})
+    assert "parties computed on 3 cores at once" in capsys.readouterr().out
