@@ -25,7 +25,7 @@ def stacked(layers: list[nn.Module]) -> tuple[WrittenChain, list[Tensor]]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("rows", [7, 900])
+@pytest.mark.parametrize("rows", [0, 7, 900])
 def test_the_written_pass_gives_autograds_gradients(name: str, rows: int) -> None:
     torch.manual_seed(0)
     written, weights = stacked(CHAINS[name])

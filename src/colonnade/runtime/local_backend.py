@@ -158,7 +158,7 @@ class LocalBackend(Backend):
 
 def _by_size(groups: Sequence[Group], turn: Turn) -> tuple[list[Group], list[Group]]:
     """The groups that are worth a core of their own, and the others; random numbers are drawn in the others alone."""
-    large = [group for group in groups if isinstance(group, FusedGroup) and group.is_large(turn)]
+    large: list[Group] = [group for group in groups if isinstance(group, FusedGroup) and group.is_large(turn)]
     return large, [group for group in groups if group not in large]
 
 

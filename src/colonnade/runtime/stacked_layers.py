@@ -7,7 +7,7 @@ of all parties before the next, which a processor's cache cannot hold. The numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -118,7 +118,8 @@ class WrittenChain:
         self.plain, self.layers, self.spares = plain, layers, Spares()
         self.weights = [tensor for layer in layers for tensor in (layer.weight, layer.bias) if tensor is not None]
         self.widest = max(layer.weight.shape[-2] for layer in layers)
-        self._layers_of: dict[int, list[list[Affine]]] = {}
+        self._own = [_split(layer, len(layer.weight))[0] for layer in layers]
+        self._layers_of: dict[int, list[list[Affine]]] = {}  # by how many parties are taken together
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The output; where torch reuses memory by itself, or chooses the precision, by autograd's own graph."""
@@ -172,10 +173,13 @@ class WrittenChain:
                 torch.bmm(slope, layer.weight, out=of_inputs)
         self.spares.give(*owned)
 
-    def _parts(self, values: Sequence[Tensor]) -> Iterator[tuple[Any, ...]]:
+    def _parts(self, values: Sequence[Tensor]) -> Iterable[tuple[Any, ...]]:
         """The layers and these tensors of so many parties at a time that their activations stay in the cache."""
         parties, rows, _ = values[0].shape
-        size = max(1, min(parties, CACHED_BYTES // (rows * self.widest * values[0].element_size())))
+        of_one = max(1, rows * self.widest * values[0].element_size())
+        size = max(1, min(parties, CACHED_BYTES // of_one))
+        if size == parties:
+            return [(self._own, *values)]
         if size not in self._layers_of:
             each = [_split(layer, size) for layer in self.layers]
             self._layers_of[size] = [list(layers) for layers in zip(*each, strict=True)]
