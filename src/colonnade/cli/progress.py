@@ -76,4 +76,6 @@ def _facts(run: Run) -> str:
     facts = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}", size(run.ledger.bytes_for("train"))]
     name = run.task.score
     score = score_in(run.history[-1], name) if run.history else None
-    return "  ".join([*facts, *([f"{name} {metric(name, score)}"] if score is not None else [])])
+    facts += [f"{name} {metric(name, score)}"] if score is not None else []
+    cores = run.parties.backend.cores
+    return "  ".join([*facts, *([f"{cores} cores"] if cores > 1 else [])])

@@ -156,7 +156,8 @@ def tell(facts: dict[str, Any]) -> None:
     """Print the result of a run for people."""
     scores = ", ".join(f"{name} {metric(name, value)}" for name, value in facts["metrics"].items())
     echo(f"{facts['method']} on {facts['data']}: {scores} ({facts['measured_on']} rows)")
-    echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training")
+    cores = f", parties computed on {facts['cores']} cores at once" if facts["cores"] > 1 else ""
+    echo(f"{facts['rounds']} rounds, {size(facts['train_bytes'])} sent in training{cores}")
     for name, rounds in facts["missed"].items():
         echo(f"'{name}' was absent from {rounds} of them")
     echo(f"run folder: {facts['folder']}\nreport:     {facts['report']}")

@@ -66,6 +66,10 @@ class Mine(ABC):
         """A tensor that was sent to all parties, with this side's party axis in front, if it has one."""
         return message
 
+    def product(self, rows: Tensor, matrix: Tensor) -> Tensor:
+        """``rows @ matrix``, in the order of its sums that is quickest here."""
+        return rows @ matrix
+
 
 class Builder(Protocol):
     """The user's network builder for one party, as :meth:`Method.party_parts` gets it; its networks are tried once."""

@@ -79,11 +79,12 @@ class VIMADMM(OwnerHeads, ADMM):
 
     @party_step
     def fit(self, mine: Mine, turn: Turn, target: Target) -> None:
-        """Tau steps on eq. 10, rho/2 |f_k(x_k) W_k - t_k|^2, mean over rows."""
-        x, weight = mine.inputs(turn), self.rho / (2 * len(turn.rows))
+        """Tau steps on eq. 10, rho/2 |f_k(x_k) W_k - t_k|^2, mean over rows, along its gradient by f_k(x_k)."""
+        x, weight = mine.inputs(turn), self.rho / len(turn.rows)
         for _ in range(typing.cast(int, self.local_steps)):
-            gap = mine.net(x) @ target.head - target.goal
-            mine.net.descend(weight * gap.square().sum((-1, -2)))
+            h = mine.net(x)
+            gap = mine.product(h.detach(), target.head) - target.goal
+            mine.net.descend(h, weight * gap @ target.head.mT)
 
     @party_step
     def fit_paper(self, mine: Mine, turn: Turn, target: PaperTarget) -> None:

@@ -24,7 +24,13 @@ from colonnade.wire.ledger import OWNER, Ledger
 
 Row = dict[str, float]
 _FACTS = ("description", "round", "seconds", "stopped", "losses", "history", "ledger", "privacy", "clipped")
-_LATER: dict[str, Any] = {"skipped": 0, "without": 0, "missed": {}, "findings": {}}  # facts that older folders lack
+_LATER: dict[str, Any] = {
+    "skipped": 0,
+    "without": 0,
+    "missed": {},
+    "findings": {},
+    "cores": 1,
+}  # older folders lack them
 
 
 def read_summary(run_folder: str | Path) -> dict[str, Any]:
@@ -82,6 +88,7 @@ class RunView:
         self.clipped: dict[str, float] = summary.get("clipped", {})
         self.missed: dict[str, int] = summary.get("missed", {})
         self.findings: dict[str, Any] = summary.get("findings", {})
+        self.cores: int = summary.get("cores", 1)
         self.periods: dict[str, Any] = self.findings.get("periods", {})
         self.audit: dict[str, Any] = summary.get("audit", {})
         self.ledger = Ledger()
@@ -195,6 +202,7 @@ class RunView:
             "train_bytes": self.train_bytes,
             "all_bytes": self.ledger.total,
             "seconds": self.seconds,
+            "cores": self.cores,
         }
 
     def curve(self, x: str, y: str) -> list[tuple[float, float]]:

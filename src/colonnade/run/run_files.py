@@ -34,6 +34,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         },
         "round": run.round,
         "seconds": run.seconds,
+        "cores": run.parties.backend.cores,
         "stopped": run.stopped,
         "skipped": run.skipped,
         "without": run.without,

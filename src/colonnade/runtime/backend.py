@@ -54,6 +54,9 @@ class Backend(ABC):
     may_restart: ClassVar[bool]
     """Whether a party that goes back to a state may be another process than before, with other keys."""
 
+    cores = 1
+    """On how many cores of this process parties were computed at once."""
+
     @abstractmethod
     def carry(self, call: Call) -> dict[int, Any]:
         """Have the step run; by party its sealed reply, or None. The owner's own part replies plainly.

@@ -33,10 +33,13 @@ from colonnade.core.table import Table
 from colonnade.models.bottleneck import DrawnEmbedding
 from colonnade.runtime.group import Group
 from colonnade.runtime.loop import LoopGroup, LoopNet
+from colonnade.runtime.stacked_layers import chain
 
 log = logging.getLogger(__name__)
-CACHE_BYTES = 4 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
-ELEMENTWISE_LAYERS = (nn.Identity, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.LeakyReLU, nn.ELU, nn.Softplus)
+FLOAT_BYTES = 4
+CACHE_BYTES = 2 << 20  # of one layer's activations; larger groups leave the cache, smaller ones cost more calls
+LARGE_BYTES = 1 << 19  # of one layer's activations; below, handing a group to another thread costs too much
+NARROW = 32  # columns, for which matrix products are slow
 RANDOM_LAYERS = (nn.modules.dropout._DropoutNd, nn.RReLU, DrawnEmbedding)
 
 
@@ -56,7 +59,7 @@ class FusedNet(Net):
             if group.get("fused") is None and "fused" in group and self.device.is_host:
                 group["fused"] = True  # one kernel per parameter instead of several
         self.load([(dict(net.module.state_dict()), pack_optimizer(net.optimizer)) for net in nets])
-        self.forward = _chain(self.module, self.weights) or self._vmapped
+        self.forward = chain(self.module, self.weights) or self._vmapped
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The outputs of all members, party axis first."""
@@ -107,7 +110,14 @@ class FusedGroup(Group):
             name: FusedNet([group.loop_nets[name] for group in groups], builders[name]) for name in groups[0].nets
         }
         self.nets = dict(self.fused_nets)
+        self.widest = _widest_layer(groups[0])
         self._drawn: tuple[Turn, Tensor] | None = None
+
+    def is_large(self, turn: Turn) -> bool:
+        """Whether a step of this turn is enough work for a core of its own; other devices have cores of theirs."""
+        return (
+            self.device.is_host and FLOAT_BYTES * turn.rows.shape[-1] * self.widest * len(self.members) >= LARGE_BYTES
+        )
 
     def inputs(self, turn: Turn) -> Tensor:
         """The members' rows of the turn, party axis first, drawn once per turn."""
@@ -126,6 +136,10 @@ class FusedGroup(Group):
     def own(self, message: Tensor) -> Tensor:
         """The message once per member, party axis first."""
         return message.expand(len(self.members), *message.shape)
+
+    def product(self, rows: Tensor, matrix: Tensor) -> Tensor:
+        """``rows @ matrix``; a narrow matrix, such as a head, is three times as quick from the other side."""
+        return (matrix.mT @ rows.mT).mT if matrix.shape[-1] < NARROW else rows @ matrix
 
     def run(self, step: Callable[..., Any], turn: Turn, received: Sequence[Any], shared: bool) -> list[Any]:
         """Run the step once for all members."""
@@ -248,7 +262,7 @@ def _can_be_stacked(module: nn.Module) -> bool:
 def _groups(members: list[int], group: LoopGroup, batch: int) -> list[list[int]]:
     if not group.device.is_host:
         return [members]
-    size = max(1, CACHE_BYTES // (4 * batch * _widest_layer(group)))
+    size = max(1, CACHE_BYTES // (FLOAT_BYTES * batch * _widest_layer(group)))
     count = -(-len(members) // size)
     return [members[i * len(members) // count : (i + 1) * len(members) // count] for i in range(count)]
 
@@ -310,45 +324,3 @@ def _room(value: Tensor, count: int) -> Tensor:
 
 def _stack(messages: Sequence[Any]) -> Any:
     return type(messages[0])(*(torch.stack(fields) for fields in zip(*messages, strict=True)))
-
-
-def _chain(module: nn.Module, weights: Packed) -> Callable[[Tensor], Tensor] | None:
-    """A forward pass for plain chains of layers that is quicker than vmap's, or None for other networks."""
-    layers = _layers(module)
-    if layers is None:
-        return None
-
-    def forward(inputs: Tensor) -> Tensor:
-        values, fresh = inputs, False
-        for name, layer in layers:
-            if isinstance(layer, nn.Linear):
-                values, fresh = _linear(values, weights[f"{name}weight"], weights.get(f"{name}bias")), True
-            elif isinstance(layer, nn.Flatten):
-                values, fresh = values.flatten(2), False
-            elif isinstance(layer, nn.ReLU):
-                values, fresh = values.relu_() if fresh else values.relu(), False
-            else:
-                values, fresh = layer(values), False
-        return values
-
-    return forward
-
-
-def _linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None:
-        return torch.bmm(values, weight.mT)
-    return torch.baddbmm(bias.unsqueeze(-2), values, weight.mT)
-
-
-def _layers(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
-    if isinstance(module, nn.Sequential):
-        layers: list[tuple[str, nn.Module]] = []
-        for name, child in module.named_children():
-            inner = _layers(child, f"{prefix}{name}.")
-            if inner is None:
-                return None
-            layers += inner
-        return layers
-    is_flatten = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
-    plain = type(module) in (nn.Linear, nn.ReLU, *ELEMENTWISE_LAYERS)
-    return [(prefix, module)] if plain or is_flatten else None

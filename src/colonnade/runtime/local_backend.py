@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, final
+
+import torch
 
 from colonnade.core.device import reason
 from colonnade.core.method import Turn
@@ -11,6 +14,8 @@ from colonnade.core.state import Packed
 from colonnade.core.table import Table
 from colonnade.errors import ColonnadeError, TrainingError
 from colonnade.runtime.backend import Backend, Call, Fields
+from colonnade.runtime.cores import at_once, cores
+from colonnade.runtime.fused import FusedGroup
 from colonnade.runtime.group import Group
 from colonnade.runtime.grouping import Grouping
 from colonnade.seal.key_agreement import Ticket
@@ -33,6 +38,7 @@ class LocalBackend(Backend):
     ) -> None:
         self.grouping, self.halves, self.home, self.encoded = Grouping(groups), list(halves), home, encoded
         self._number = {half.name: k for k, half in enumerate(halves)}
+        self._may_use, self.cores = cores(), 1
 
     def carry(self, call: Call) -> dict[int, Any]:
         """Have every group take the step; all but the owner's own part seal their replies."""
@@ -44,22 +50,34 @@ class LocalBackend(Backend):
     def compute(self, call: Call, messages: Mapping[int, Any]) -> dict[int, Any]:
         """The plain replies of those who are asked and not absent."""
         replies: dict[int, Any] = {}
-        for group in self.grouping.asked(set(call.chosen), call.turn):
-            if call.absent.issuperset(group.members):
-                continue
-            # Groups stay whole: an absent party is computed with its like, and nothing is made of it.
-            received = [messages[k] for k in group.members] if messages else []
-            replies.update(zip(group.members, self._run(group, call, received), strict=True))
+        # Groups stay whole: an absent party is computed with its like, and nothing is made of it.
+        groups = [
+            group
+            for group in self.grouping.asked(set(call.chosen), call.turn)
+            if not call.absent.issuperset(group.members)
+        ]
+        large, small = _by_size(groups, call.turn)
+        for group in small:
+            replies.update(self._replies(group, call, messages))
+        for own in at_once([partial(self._replies, group, call, messages) for group in large], self._cores_for(large)):
+            replies.update(own)
         return {k: replies[k] for k in call.chosen if k not in call.absent} if call.absent else replies
+
+    def _cores_for(self, groups: Sequence[Group]) -> int:
+        """How many of these groups are computed at once; one, if torch shares every operation among threads."""
+        found = min(self._may_use, len(groups)) if torch.get_num_threads() == 1 else 1
+        self.cores = max(self.cores, found)
+        return found
 
     def work(self, step: Callable[..., Any], turn: Turn, messages: dict[int, Any], *, shared: bool) -> dict[int, Any]:
         """The plain replies of all to a step on what reached them directly; nothing travels."""
         return self.compute(Call(step, step.__name__, turn, list(range(len(self.halves))), shared=shared), messages)
 
-    def _run(self, group: Group, call: Call, received: list[Any]) -> list[Any]:
+    def _replies(self, group: Group, call: Call, messages: Mapping[int, Any]) -> dict[int, Any]:
+        received = [messages[k] for k in group.members] if messages else []
         group.begin(call.turn)
         try:
-            return group.run(call.step, call.turn, received, call.shared)
+            return dict(zip(group.members, group.run(call.step, call.turn, received, call.shared), strict=True))
         except ColonnadeError:
             raise
         except Exception as error:
@@ -137,6 +155,12 @@ class LocalBackend(Backend):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _by_size(groups: Sequence[Group], turn: Turn) -> tuple[list[Group], list[Group]]:
+    """The groups that are worth a core of their own, and the others; random numbers are drawn in the others alone."""
+    large: list[Group] = [group for group in groups if isinstance(group, FusedGroup) and group.is_large(turn)]
+    return large, [group for group in groups if group not in large]
 
 
 def heard(halves: Sequence[PartyHalf], call: Call, *, encoded: bool = False) -> dict[int, Any]:

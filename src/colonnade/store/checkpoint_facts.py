@@ -75,6 +75,7 @@ FACTS: Form = {
     "ledger": [_LINE],
     "privacy": {"*": {"*": ANYTHING}},
     "clipped": {"*": NUMBER},
+    "cores?": _SOME,
     "skipped?": COUNT,
     "without?": COUNT,
     "missed?": {"*": COUNT},

@@ -9,6 +9,7 @@ import torch
 
 from colonnade.errors import ColonnadeError, ConfigError, again, name_of
 from colonnade.runtime.cluster import Cluster, brief
+from colonnade.runtime.cores import keep_to
 from colonnade.study.sweep.sweep_point import Point, SweepPlan, result_at
 
 Kept = dict[str, Any]
@@ -44,6 +45,7 @@ def over_cluster(plan: SweepPlan, todo: list[Point], cluster: Cluster) -> Iterat
 def _at(plan: SweepPlan, point: Point) -> Kept:
     """In a process of the cluster: the result, or the error's class name and sentence, since errors may not pickle."""
     torch.set_num_threads(1)
+    keep_to(1)
     try:
         return result_at(plan, point)
     except ColonnadeError as error:

@@ -28,6 +28,7 @@ from colonnade.errors import ColonnadeError, ConfigError, FolderError, TrainingE
 from colonnade.methods import make_method
 from colonnade.run.train import train
 from colonnade.runtime.cluster import Cluster
+from colonnade.runtime.cores import cores, keep_to
 from colonnade.study.sweep.cluster_sweep import over_cluster
 from colonnade.study.sweep.search_loop import judge_in, searched
 from colonnade.study.sweep.search_space import USUAL_SPACE, Between, Space, refuse_ranges, space_of
@@ -263,7 +264,7 @@ def _over_processes(plan: SweepPlan, todo: list[Point], folder: Path, processes:
             f"a sweep over processes cannot send them a model or optimiser of your own ({error}); define it at the "
             "top of a module, or use processes=1."
         ) from None
-    pool = ProcessPoolExecutor(processes, SPAWN, _begin, (plan,))
+    pool = ProcessPoolExecutor(processes, SPAWN, _begin, (plan, cores() // processes))
     try:
         points = {pool.submit(_settle_here, point, folder): point for point in todo}
         for future in as_completed(points):
@@ -300,8 +301,10 @@ def _settle(point: Point, folder: Path, result: Callable[[], Kept]) -> Kept:
 _plans: list[SweepPlan] = []  # in a process of the pool: its plan, which is sent once and not with every point
 
 
-def _begin(plan: SweepPlan) -> None:
+def _begin(plan: SweepPlan, share: int) -> None:
+    """``share`` is how many cores each process of the pool may keep busy."""
     torch.set_num_threads(1)
+    keep_to(share)
     _plans.append(plan)
 
 
