@@ -180,6 +180,7 @@ MOST_PARAMETERS = 7
 # Verbs of the command line have an argument for each of their flags; these functions are the public API.
 PUBLIC = [
     "align",
+    "audit",
     "describe",
     "distil",
     "load",
