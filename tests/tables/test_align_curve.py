@@ -193,6 +193,7 @@ def test_parties_with_and_without_numba_understand_each_other(monkeypatch: pytes
 
 def test_without_numba_libsodium_masks_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "colonnade.tables.align.ladder", None)
+    monkeypatch.delattr("colonnade.tables.align.ladder", raising=False)
     curve.quick.cache_clear()
     try:
         assert curve.quick() is curve.by_libsodium

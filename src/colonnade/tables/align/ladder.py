@@ -71,8 +71,9 @@ def called(function: F) -> F:
 
 
 @compiled
-def carried(h0, h1, h2, h3, h4, h5, h6, h7, h8, h9) -> Limbs:  # type: ignore[no-untyped-def]
+def carried(h: Limbs) -> Limbs:
     """The same number with short limbs; what is above 2^255 comes back 19 times at the bottom."""
+    h0, h1, h2, h3, h4, h5, h6, h7, h8, h9 = h
     h1, h0 = h1 + (h0 >> SHIFT_26), h0 & LOW_26
     h5, h4 = h5 + (h4 >> SHIFT_26), h4 & LOW_26
     h2, h1 = h2 + (h1 >> SHIFT_25), h1 & LOW_25
@@ -104,7 +105,7 @@ def multiplied(f: Limbs, g: Limbs) -> Limbs:
     g0, g1, g2, g3, g4, g5, g6, g7, g8, g9 = times(g, ONE)
     _, d1, _, d3, _, d5, _, d7, _, d9 = times(f, TWO)
     _, n1, n2, n3, n4, n5, n6, n7, n8, n9 = times(g, NINETEEN)
-    return carried(
+    product = (
         f0 * g0 + d1 * n9 + f2 * n8 + d3 * n7 + f4 * n6 + d5 * n5 + f6 * n4 + d7 * n3 + f8 * n2 + d9 * n1,
         f0 * g1 + f1 * g0 + f2 * n9 + f3 * n8 + f4 * n7 + f5 * n6 + f6 * n5 + f7 * n4 + f8 * n3 + f9 * n2,
         f0 * g2 + d1 * g1 + f2 * g0 + d3 * n9 + f4 * n8 + d5 * n7 + f6 * n6 + d7 * n5 + f8 * n4 + d9 * n3,
@@ -116,6 +117,7 @@ def multiplied(f: Limbs, g: Limbs) -> Limbs:
         f0 * g8 + d1 * g7 + f2 * g6 + d3 * g5 + f4 * g4 + d5 * g3 + f6 * g2 + d7 * g1 + f8 * g0 + d9 * n9,
         f0 * g9 + f1 * g8 + f2 * g7 + f3 * g6 + f4 * g5 + f5 * g4 + f6 * g3 + f7 * g2 + f8 * g1 + f9 * g0,
     )
+    return carried(product)
 
 
 @compiled
@@ -125,7 +127,7 @@ def squared(f: Limbs) -> Limbs:
     d0, d1, d2, d3, d4, d5, d6, d7, d8, _ = times(f, TWO)
     _, _, _, _, _, _, n6, n7, n8, n9 = times(f, NINETEEN)
     _, _, _, _, _, m5, _, m7, _, m9 = times(f, THIRTY_EIGHT)
-    return carried(
+    product = (
         f0 * f0 + d1 * m9 + d2 * n8 + d3 * m7 + d4 * n6 + f5 * m5,
         d0 * f1 + d2 * n9 + d3 * n8 + d4 * n7 + d5 * n6,
         d0 * f2 + d1 * f1 + d3 * m9 + d4 * n8 + d5 * m7 + f6 * n6,
@@ -137,6 +139,7 @@ def squared(f: Limbs) -> Limbs:
         d0 * f8 + d1 * d7 + d2 * f6 + d3 * d5 + f4 * f4 + f9 * m9,
         d0 * f9 + d1 * f8 + d2 * f7 + d3 * f6 + d4 * f5,
     )
+    return carried(product)
 
 
 @compiled
@@ -198,7 +201,7 @@ def step(memory: Any, mask: Any) -> None:
         a = A_24
         more = added((e0 * a, e1 * a, e2 * a, e3 * a, e4 * a, e5 * a, e6 * a, e7 * a, e8 * a, e9 * a), bb)
         store(memory, X2, lane, multiplied(aa, bb))
-        store(memory, Z2, lane, multiplied(e, carried(*more)))
+        store(memory, Z2, lane, multiplied(e, carried(more)))
         store(memory, X3, lane, squared(added(da, cb)))
         store(memory, Z3, lane, multiplied(squared(less(da, cb)), load(memory, X1, lane)))
 
