@@ -34,10 +34,10 @@ class Mended(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = kwargs or {}, func._schema.name.removeprefix("aten::")
-        if name in ("mul", "div") and func._overloadname in ("Tensor", "Scalar") and is_lazy(args[0]):
-            if not args[0].ndim and isinstance(args[1], float | int):
-                other = torch.tensor(args[1], dtype=args[0].dtype, device=NAME)
-                return getattr(torch.ops.aten, name).Tensor(args[0], other)
+        is_product = name in ("mul", "div") and func._overloadname in ("Tensor", "Scalar")
+        if is_product and is_lazy(args[0]) and not args[0].ndim and isinstance(args[1], float | int):
+            other = torch.tensor(args[1], dtype=args[0].dtype, device=NAME)
+            return getattr(torch.ops.aten, name).Tensor(args[0], other)
         if func.is_view and args and is_lazy(args[0]):
             return _view(func, name, args, kwargs)
         return func(*args, **kwargs)
