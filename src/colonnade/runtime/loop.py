@@ -98,7 +98,7 @@ class LoopGroup(Group):
                 continue  # nobody knows what it reads
             inputs = table.draw(few) if net.reads is None else torch.zeros(len(few), net.reads)
             try:
-                with torch.no_grad(), HostDraws():
+                with self.randomness.drawing("try", name), torch.no_grad(), HostDraws():
                     net.module.eval()(self.device.bring(inputs))
             except Exception as error:
                 raise ModelError(
