@@ -35,6 +35,8 @@ class Way(NamedTuple):
 
 
 class Seconds(NamedTuple):
+    """What some work took."""
+
     cpu: float
     wall: float
 
