@@ -35,7 +35,7 @@ class Way(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """What a piece of work took."""
+    """What some work took."""
 
     cpu: float
     wall: float

@@ -102,6 +102,8 @@ def train(
     ``watch`` on those rows falls more than so many points below its best and keeps the best: by default AUC of two
     classes, accuracy of more, r2 of values.
     ``folder`` receives checkpoints, history and ledger; :func:`resume` goes on from there.
+    ``threads`` are torch's within every operation; more than 1 change the last digits, and pay on an idle machine only.
+    Large groups of fused parties are computed at once on all cores of the process anyway, which changes no number.
     ``missing`` says what predictions do about a party that is absent ("refuse", "zero", "mean", "refit").
     ``when_absent`` says what a training round does about it: "wait" stops the run if nobody comes, "skip" leaves
     the round out, "without" goes on with those who are here (means stand for the absent one's answers with

@@ -180,7 +180,7 @@ def _groups(
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Torch's threads for the duration; small parties run best with one."""
+    """Torch's threads within an operation for the duration; groups of parties are computed at once by ``cores.py``."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ConfigError(f"threads={count!r} is out of range; give a whole number from 1.")
     before = torch.get_num_threads()
