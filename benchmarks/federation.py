@@ -59,7 +59,7 @@ from colonnade.federation.certificates import make_keys, read_identity
 from colonnade.federation.hello import hello_of
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
+from colonnade.federation.owner_transport import Connections, OwnerRecords, OwnerTransport
 from colonnade.federation.party_connection import dial
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
@@ -202,7 +202,7 @@ def digests(parties: int) -> float:
     return median(times)
 
 
-def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> AllParties:
+def remote_over(listener: Connections, folder: Path, names: Sequence[str]) -> AllParties:
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")
