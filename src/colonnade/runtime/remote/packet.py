@@ -132,11 +132,12 @@ def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[An
 
 def _names(raw: bytes | memoryview, at: int, count: int) -> tuple[list[str], int]:
     """So many names from here on, and where they end."""
-    names = []
+    names, size = [], len(raw)
     for _ in range(count):
-        if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
+        length = raw[at] if at < size else size
+        end = at + 1 + length
+        if end > size or length > MAX_NAME:
             raise MessageError("a packet ends in the middle of a name.")
-        end = at + 1 + raw[at]
         names.append(_read(bytes(raw[at + 1 : end])))
         at = end
     return names, at
