@@ -59,7 +59,7 @@ from colonnade.federation.certificates import make_keys, read_identity
 from colonnade.federation.hello import hello_of
 from colonnade.federation.listener import Listener
 from colonnade.federation.owner_process import OwnerProcess
-from colonnade.federation.owner_transport import OwnerRecords, OwnerTransport
+from colonnade.federation.owner_transport import Connections, OwnerRecords, OwnerTransport
 from colonnade.federation.party_connection import dial
 from colonnade.federation.party_process import PartyProcess
 from colonnade.federation.prometheus import Metrics
@@ -181,14 +181,25 @@ def one_round(options: argparse.Namespace) -> None:
         listener = Listener("127.0.0.1:0", credentials_of(folder, "owner"), names)
         with bare_streams(folder, names, party, names, listener.port) as bare:
             remote, numbers = remote_over(listener, folder, names), count(step=TURN)
-            kinds = {
-                "bare stream": lambda: bare_rounds(bare.ends),
-                "federation": lambda: our_rounds(remote, next(numbers)),
-            }
+            handed: list[float] = []
+
+            def ours() -> list[float]:
+                before = gate_seconds(listener)
+                times = our_rounds(remote, next(numbers))
+                handed.append(gate_seconds(listener) - before)
+                return times
+
+            kinds = {"bare stream": lambda: bare_rounds(bare.ends), "federation": ours}
             title = f"A round with {len(names)} parties, {len(UP):,} bytes up and {len(DOWN):,} down, over loopback"
             compare(title, kinds, max(options.rounds // TURN, 1), bare.pids)
         listener.close()
+    print(f"\nThe gate at the owner's port, which hands on every byte: {1000 * median(handed) / TURN:.2f} CPU ms.")
     print(f"\nSHA-256 of all messages of a round at both sides, by itself: {digests(len(names)):.2f} CPU ms.")
+
+
+def gate_seconds(listener: Listener) -> float:
+    """CPU seconds of the gate's thread so far."""
+    return time.clock_gettime(time.pthread_getcpuclockid(listener._gate._thread.ident or 0))
 
 
 def digests(parties: int) -> float:
@@ -202,7 +213,7 @@ def digests(parties: int) -> float:
     return median(times)
 
 
-def remote_over(listener: Listener, folder: Path, names: Sequence[str]) -> AllParties:
+def remote_over(listener: Connections, folder: Path, names: Sequence[str]) -> AllParties:
     """The owner's half of a federation whose parties are connected or will be."""
     status = StatusFile(folder, "owner", "bench", 1, names)
     log = AuditLog(folder / "owner.jsonl", "owner", "bench")

@@ -19,7 +19,7 @@ import shutil
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -284,6 +284,10 @@ class Near:
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         return self.replies[party].popleft()
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        """In their order: all have answered."""
+        return next((party for party in connections), None)
 
     def hang_up(self, party: str, reason: str) -> None:
         """Nobody listens."""

@@ -1,7 +1,8 @@
 """How long the command takes to start: CPU seconds of verbs, beside a bare Python and beside `import torch`.
 
 Each line is a process of its own, from its start to its end; medians of repetitions that take turns, so that a busy
-machine is equally busy for all. The last lines are what a restarted side needs before it can answer anybody.
+machine is equally busy for all. The last lines are what a restarted side loads before it can answer anybody: its
+modules and its first optimiser, of ours and of torch's own, which loads torch's compiler too.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from benchmarks.table import show
 from colonnade.federation.certificates import make_keys
 
 NOTHING, TORCH = "python -c pass", "python -c 'import torch'"
+PARTY = "import torch, grpc, colonnade.cli, colonnade.federation.party_process\n"
+OWNER = "import torch, grpc, colonnade.cli, colonnade.federation.owner_process\n"
+OURS = "from colonnade.core.optim import SGD\nSGD()([torch.zeros(1, requires_grad=True)])"
+TORCHS = "torch.optim.SGD([torch.zeros(1, requires_grad=True)])"
 SIDES = {
-    "all that a party's process imports": "colonnade.cli, colonnade.federation.party_process, grpc",
-    "all that an owner's process imports": "colonnade.cli, colonnade.federation.owner_process, grpc",
+    "what a party's process loads": PARTY + OURS,
+    "the same with torch's own optimiser": PARTY + TORCHS,
+    "what an owner's process loads": OWNER + OURS,
 }
 Seconds = tuple[float, float]  # CPU, wall clock
 
@@ -52,7 +58,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "python -c 'import colonnade'": python("import colonnade"),
         "python -c 'import colonnade; colonnade.train'": python("import colonnade; colonnade.train"),
         **{f"colonnade {' '.join(verb)}": colonnade(*verb) for verb in verbs},
-        **{what: python(f"import {names}") for what, names in SIDES.items()},
+        **{what: python(code) for what, code in SIDES.items()},
     }
 
 

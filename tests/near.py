@@ -9,7 +9,7 @@ import csv
 import json
 import shutil
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,9 @@ class Near:
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         return self.replies[party].popleft()
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        return next(iter(connections))
 
     def hang_up(self, party: str, reason: str) -> None:
         self.goodbyes[party] = reason

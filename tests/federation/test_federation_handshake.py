@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +71,9 @@ class Answering:
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         return self.replies.popleft()
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        return next(iter(connections))
 
     def hang_up(self, party: str, reason: str) -> None: ...
 

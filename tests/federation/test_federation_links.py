@@ -184,6 +184,23 @@ def test_a_mailbox_holds_a_flood_back() -> None:
     assert not thread.is_alive()
 
 
+def test_whoever_answers_first_is_served_first(listen, call) -> None:
+    listener, names = listen(), ("bank", "Kreditbüro 2")
+    slow, quick = (call(listener.port, name) for name in names)
+    numbers = {name: listener.wait(name, SOON) for name in names}
+    assert listener.first(numbers, 0.01) is None
+    quick.send(b"here")
+    assert listener.first(numbers, SOON) == "Kreditbüro 2"
+    waiting = threading.Timer(0.05, lambda: slow.send(b"here, too"))
+    assert listener.receive("Kreditbüro 2", numbers["Kreditbüro 2"], SOON) == b"here"
+    waiting.start()
+    assert listener.first(numbers, SOON) == "bank"
+    assert listener.receive("bank", numbers["bank"], SOON) == b"here, too"
+    quick.close()
+    assert listener.first(numbers, SOON) == "Kreditbüro 2"
+    assert listener.first({**numbers, "bank": 7}, SOON) == "bank", "that connection is not there any more"
+
+
 # What breaks
 
 

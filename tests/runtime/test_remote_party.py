@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -43,6 +43,8 @@ class Scripted:
         self.sent: list[Sent] = []
         self.change: Change = lambda reply: reply
         self.absent: set[str] = set()
+        self.slow: set[str] = set()
+        self.taken: list[str] = []  # whose replies, in this order
         self.given: list[tuple[str, str]] = []
         self.waited: list[str] = []
         self.closed = False
@@ -60,7 +62,11 @@ class Scripted:
         self._replies[party] = changed if isinstance(changed, bytes) else write_packet(changed)
 
     def reply(self, party: str) -> bytes:
+        self.taken.append(party)
         return self._replies.pop(party)
+
+    def first(self, parties: Sequence[str]) -> str:
+        return min(parties, key=self.slow.__contains__)
 
     def session(self, party: str) -> bytes:
         return self.sessions.get(party, ONE)
@@ -332,6 +338,22 @@ def test_all_are_asked_at_once_and_answer_in_their_order() -> None:
     assert len(replies) == 3 and all(type(one) is Hidden and torch.equal(one.h, torch.ones(2, 3)) for one in replies)
     assert [one.party for one in transport.sent] == NAMES
     assert {one.request.plan for one in transport.sent} == {Schema(FORMS).digest}
+
+
+def test_who_is_slow_is_read_last_and_still_stands_in_its_place() -> None:
+    """The owner checks the others' replies while the slow one's travels; the result does not tell."""
+    transport = Scripted()
+
+    def own_name(reply: Packet) -> Packet:
+        said = {"h": torch.full((2, 3), float(NAMES.index(reply.sender)))}
+        return replace(reply, frames=(encode(said, Envelope("embed", reply.sender, 0)),))
+
+    transport.slow, transport.change = {NAMES[0]}, own_name
+    parties = three(transport)
+    replies = parties.ask(embed, turn())
+    assert transport.taken == [*NAMES[1:], NAMES[0]]
+    assert [float(one.h[0, 0]) for one in replies] == [0.0, 1.0, 2.0]
+    assert [line.sender for line in parties.half.ledger.rows] == NAMES
 
 
 def test_those_who_are_not_asked_get_no_request() -> None:

@@ -42,6 +42,8 @@ class Way:
                 size = 0
             self.count, self.ended = self.count + size, not size
             self.pending = self._given(buffer[:size])
+            if 0 < size < len(buffer):
+                return  # that was all; whoever asks the socket again only hears so
         if self.is_over:
             _end(self.sink)
 
@@ -65,6 +67,7 @@ class Pipe:
         self.party, self.name = "", ""
         self.is_unwanted = False  # said by other threads
         self.streams = 0  # that came over it
+        self.waits = {outer: EVENT_READ}  # what the selector waits for, by socket
         self._hello = bytearray()
         self._ways: tuple[Way, ...] = ()
 
@@ -106,13 +109,14 @@ class Pipe:
 
     def join(self, inner: socket.socket, name: str) -> None:
         """Pass its bytes on to grpc, which knows the connection by this name."""
-        self.inner, self.name = inner, name
+        self.inner, self.name, self.waits[inner] = inner, name, EVENT_READ
         self._ways = Way(self.outer, inner, bytes(self._hello)), Way(inner, self.outer)
 
-    def move(self, buffer: memoryview) -> None:
-        """Read and write what is possible without waiting, in both directions."""
+    def move(self, buffer: memoryview, end: socket.socket) -> None:
+        """Read from one of its sockets, and write what waits for it, as far as is possible without waiting."""
         for way in self._ways:
-            way.move(buffer)
+            if way.source is end or (way.pending and way.sink is end):
+                way.move(buffer)
 
     def waits_for(self, end: socket.socket) -> int:
         """The events that the selector must wait for at one of its sockets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from colonnade.errors import AwayError, Broken
@@ -20,8 +21,9 @@ class Inbox:
     colonnade.errors.Broken: the connection to 'bank' broke: it hung up.
     """
 
-    def __init__(self, whose: str) -> None:
-        self.whose = whose
+    def __init__(self, whose: str, noticed: Callable[[], None] = lambda: None) -> None:
+        """``noticed`` is called when there is something to take, by the thread that put it there."""
+        self.whose, self._noticed = whose, noticed
         self.ended: tuple[str, str] | None = None
         self._came: SimpleQueue[bytes | None] = SimpleQueue()
         self._taken: SimpleQueue[int] = SimpleQueue()  # sizes, told to the filling thread
@@ -32,6 +34,7 @@ class Inbox:
         if self.ended is not None:
             return
         self._came.put(data)
+        self._noticed()
         self._held += len(data) + _EACH
         while self.ended is None and (self._held > ROOM or not self._taken.empty()):
             self._held -= self._taken.get()
@@ -41,7 +44,13 @@ class Inbox:
         if self.ended is None:
             self.ended = why, said
             self._came.put(None)
+            self._noticed()
         self._taken.put(0)  # wakes the filling thread
+
+    @property
+    def has_something(self) -> bool:
+        """Whether :meth:`take` has a message, or an error, without waiting."""
+        return not self._came.empty()
 
     def take(self, seconds: float | None) -> bytes:
         """The next message; waits so long at most, or for ever."""

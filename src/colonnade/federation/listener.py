@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Condition, Thread
 from typing import Any
 
@@ -53,10 +54,10 @@ def check_size(data: bytes, limit: int) -> None:
 class _PartyStream:
     """One stream of one party."""
 
-    def __init__(self, party: str, number: int, cut: Callable[[], Any]) -> None:
+    def __init__(self, party: str, number: int, cut: Callable[[], Any], noticed: Callable[[], None]) -> None:
         """``cut`` ends the stream at once, although the party may not have read all that was sent."""
         self.party, self.number, self.cut = party, number, cut
-        self.inbox = Inbox(party)
+        self.inbox = Inbox(party, noticed)
         self.outgoing: SimpleQueue[bytes | None] = SimpleQueue()
         self.goodbye = ""
 
@@ -96,6 +97,8 @@ class Listener:
         self._replaced: dict[str, _PartyStream] = {}  # the one before: it still has a goodbye to say
         self._numbers = dict.fromkeys(names, 0)
         self._changed = Condition()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # rung when something came while somebody waits for it
+        self._is_awaited = False
         self._closed = False
         check_not_revoked(credentials.cert, crl, credentials.ca)
         self._gate = Gate(address, len(names), turned_away)
@@ -146,6 +149,29 @@ class Listener:
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
         return self._stream(party, connection, ended=True).inbox.take(seconds)
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        """The first party that has something to take, if only the end of its connection; None if none has in time."""
+        until, found = time.monotonic() + seconds, None
+        self._is_awaited = True  # before the first look, so that nothing comes between it and the bell unheard
+        try:
+            while found is None and (left := until - time.monotonic()) > 0:
+                found = next((party for party, number in connections.items() if self._has_come(party, number)), None)
+                if found is None:
+                    with suppress(Empty):
+                        self._bell.get(timeout=left)
+        finally:
+            self._is_awaited = False
+        return found
+
+    def _has_come(self, party: str, connection: int) -> bool:
+        """Whether something of this connection can be taken, or it is there no more."""
+        stream = self._streams.get(party)
+        return stream is None or stream.number != connection or stream.inbox.has_something
+
+    def _ring(self) -> None:
+        if self._is_awaited:
+            self._bell.put(None)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the party's stream after what was sent before; the party reads the reason."""
@@ -215,7 +241,7 @@ class Listener:
             if self._closed:
                 context.abort(self._grpc.StatusCode.UNAVAILABLE, "the owner is closing.")
             self._numbers[party] += 1
-            stream, last = _PartyStream(party, self._numbers[party], context.cancel), self._streams.get(party)
+            stream, last = self._stream_of(party, context), self._streams.get(party)
             if not context.add_callback(lambda: stream.finish(GONE)):
                 stream.finish(GONE)  # before it was there
             self._streams[party] = stream
@@ -228,6 +254,9 @@ class Listener:
             last.goodbye = f"another process with the certificate of '{party}' connected and took its place."
             last.finish("another connection of it took its place.")
         return stream
+
+    def _stream_of(self, party: str, context: Any) -> _PartyStream:
+        return _PartyStream(party, self._numbers[party], context.cancel, self._ring)
 
     def _check_certificate(self, about: dict[str, list[bytes]]) -> str:
         """The name of the party that connected, from the certificate that TLS has checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,6 +41,9 @@ class Connections(Protocol):
 
     def receive(self, party: str, connection: int, seconds: float) -> bytes:
         """The next message of this connection."""
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        """Which of these parties has a message to take, or a connection that ended; None if none has in time."""
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the party's connection."""
@@ -106,6 +109,13 @@ class OwnerTransport:
             else:
                 link.replied()
                 return reply
+
+    def first(self, parties: Sequence[str]) -> str:
+        """Whose reply is here; waits for the first of them."""
+        found = self.connections.first({name: self.links[name].connection for name in parties}, self.deadline)
+        if found is None:
+            raise self._silent(self.links[parties[0]], time.monotonic())
+        return found
 
     def session(self, party: str) -> bytes:
         """The open session; a party that is absent has none, unless it is back by now."""
@@ -250,6 +260,11 @@ class OwnerTransport:
         self.status.failed(why)
         return error
 
+    def _silent(self, link: PartyLink, until: float, earlier: str = "") -> AwayError:
+        """Note that a party did not answer in time, or why its connection gave it up ``earlier``."""
+        why = f"'{link.name}' did not answer within {self.deadline:g} s; see that it is well."
+        return self._lose(link, earlier or why, until)
+
     def _send(self, link: PartyLink, request: Outgoing) -> None:
         # before it leaves, though the connection may turn out to be broken
         self.audit.sent(link.name, request.what, request.data, round=request.round)
@@ -261,8 +276,7 @@ class OwnerTransport:
         try:
             data = self.connections.receive(link.name, link.connection, until - time.monotonic())
         except AwayError as error:
-            why = f"'{link.name}' did not answer within {self.deadline:g} s; see that it is well."
-            raise self._lose(link, _earlier(error, until) or why, until) from None
+            raise self._silent(link, until, _earlier(error, until)) from None
         try:
             what, number = title(data)
         except MessageError as error:

@@ -149,7 +149,7 @@ class Gate:
         while self._until is None or (self._pipes and time.monotonic() < self._until):
             for key, _ in self._selector.select(self._rest()):
                 if key.data is not None:
-                    self._look_at(key.data)
+                    self._look_at(key.data, key.fileobj)  # type: ignore[arg-type]
                 elif key.fileobj is self._woken:
                     self._woken.recv(4096)
                 else:
@@ -191,13 +191,13 @@ class Gate:
         self._selector.register(outer, EVENT_READ, pipe)
         self._make_room(self._silent, pipe, joined=False)
 
-    def _look_at(self, pipe: Pipe) -> None:
-        """Read from a connection; an error ends only this connection."""
+    def _look_at(self, pipe: Pipe, end: socket.socket) -> None:
+        """Read from an end of a connection; an error ends only this connection."""
         try:
             if pipe.inner is None and pipe.outer.fileno() >= 0 and pipe.greet():
                 self._join(pipe)
             if pipe.inner is not None:
-                pipe.move(self._buffer)
+                pipe.move(self._buffer, end)
                 self._wait_for(pipe)
         except LinkError as error:
             self._turn_away(pipe, "no TLS" if "TLS" in str(error) else "")
@@ -233,15 +233,15 @@ class Gate:
         if pipe.is_over or (not pipe.party and pipe.bytes_received > WORDS):
             self._turn_away(pipe, "" if pipe.is_over else "too many words")
             return
-        registered = self._selector.get_map()
-        for end in pipe.sockets:
+        for end, before in pipe.waits.items():
             mask = pipe.waits_for(end)
-            if not mask and end in registered:
+            if mask == before:
+                continue
+            if before:
                 self._selector.unregister(end)
-            elif mask and end not in registered:
+            if mask:
                 self._selector.register(end, mask, pipe)
-            elif mask and registered[end].events != mask:
-                self._selector.modify(end, mask, pipe)
+            pipe.waits[end] = mask
 
     def _make_room(self, room: Room, new: Pipe, *, joined: bool) -> None:
         """Turn away the connections that are too many in the stage of a new one."""
@@ -305,6 +305,7 @@ class Gate:
         for end in pipe.sockets:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(end)
+        pipe.waits.clear()  # an event of its other end may have come with this one
         pipe.close()
 
     def _listen(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Condition
 
@@ -112,6 +112,10 @@ class FlareListener:
                     f"'{party}' sent nothing for {seconds:g} s; see that it is well, or wait longer.", party
                 )
             self._look_after(party, known)
+
+    def first(self, connections: Mapping[str, int], seconds: float) -> str | None:
+        """The first in their order: whoever is waited for is looked after, see :meth:`receive`."""
+        return next(iter(connections), None)
 
     def hang_up(self, party: str, reason: str) -> None:
         """End the site's connection; the next knock makes another."""

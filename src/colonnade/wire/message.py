@@ -70,6 +70,16 @@ class Size:
         return self.payload + self.overhead
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A frame in pieces, so that its numbers are copied once: into the message that it travels in."""
+
+    pieces: tuple[bytes | memoryview, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+
 def fields_of(message: Any) -> dict[str, Tensor]:
     """A message's tensors by name."""
     return message._asdict() if isinstance(message, tuple) else dict(message)  # type: ignore[attr-defined]
@@ -127,6 +137,11 @@ def size(message: Any, envelope: Envelope) -> Size:
 
 def encode(message: Any, envelope: Envelope) -> bytes:
     """One frame from a named tuple or a dictionary of tensors."""
+    return b"".join(framed(message, envelope).pieces)
+
+
+def framed(message: Any, envelope: Envelope) -> Frame:
+    """What :func:`encode` gives, in pieces that are parts of the tensors, so to be written before those change."""
     check(message)
     items = fields_of(message)
     if not 0 <= envelope.round < 1 << 32:
@@ -137,7 +152,7 @@ def encode(message: Any, envelope: Envelope) -> bytes:
     length = _PREFIX.size - _LENGTH_FIELD + len(header) + sum(len(raw) for raw in payload)
     if len(header) > MAX_HEADER or length + _LENGTH_FIELD > MAX_FRAME:
         raise MessageError(f"a message of {length + _LENGTH_FIELD} bytes is beyond what a frame may hold.")
-    return b"".join([_PREFIX.pack(length, MAGIC, VERSION, len(items), len(header)), header, *payload])
+    return Frame((_PREFIX.pack(length, MAGIC, VERSION, len(items), len(header)), header, *payload))
 
 
 def decode(frame: bytes | memoryview, kind: type[M], limit: int = MAX_FRAME) -> tuple[M, Envelope]:

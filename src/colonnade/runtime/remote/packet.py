@@ -28,7 +28,7 @@ from typing import Any
 
 from colonnade.core.schedule import OWNER
 from colonnade.errors import MessageError
-from colonnade.wire.message import MAX_FRAME, MAX_NAME
+from colonnade.wire.message import MAX_FRAME, MAX_NAME, Frame
 
 MAGIC = b"CLNL"
 VERSION = 1
@@ -81,16 +81,18 @@ class Packet:
         return _HEAD.size + names + 4 + len(self.before) + 1 + 4 * len(self.frames)
 
 
-def write_packet(packet: Packet) -> bytes:
-    """The bytes that :func:`read_packet` reads."""
+def write_packet(packet: Packet, *more: Frame) -> bytes:
+    """The bytes that :func:`read_packet` reads; ``more`` are frames behind its own whose bytes are copied here."""
     try:
         head = _HEAD.pack(MAGIC, VERSION, KINDS.index(packet.kind), *_numbers_of(packet))
     except struct.error as error:
         raise MessageError(f"a packet of round {packet.round} cannot travel: {error}.") from None
     parts: list[bytes | memoryview] = [head, *map(_written, _names_of(packet))]
-    parts += [len(packet.before).to_bytes(4, "little"), packet.before, bytes([len(packet.frames)])]
+    parts += [len(packet.before).to_bytes(4, "little"), packet.before, bytes([len(packet.frames) + len(more)])]
     for frame in packet.frames:
         parts += [len(frame).to_bytes(4, "little"), frame]
+    for pieces in more:
+        parts += [len(pieces).to_bytes(4, "little"), *pieces.pieces]
     return b"".join(parts)
 
 
@@ -130,11 +132,12 @@ def _head(raw: bytes | memoryview, limit: int = MAX_FRAME) -> tuple[str, list[An
 
 def _names(raw: bytes | memoryview, at: int, count: int) -> tuple[list[str], int]:
     """So many names from here on, and where they end."""
-    names = []
+    names, size = [], len(raw)
     for _ in range(count):
-        if at >= len(raw) or at + 1 + raw[at] > len(raw) or raw[at] > MAX_NAME:
+        length = raw[at] if at < size else size
+        end = at + 1 + length
+        if end > size or length > MAX_NAME:
             raise MessageError("a packet ends in the middle of a name.")
-        end = at + 1 + raw[at]
         names.append(_read(bytes(raw[at + 1 : end])))
         at = end
     return names, at

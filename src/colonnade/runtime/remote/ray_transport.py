@@ -149,6 +149,12 @@ class RayTransport:
             self._lost.add(k)
             raise AwayError(f"the process of '{party}' is gone: {brief(error)}{hint}.", party) from None
 
+    def first(self, parties: Sequence[str]) -> str:
+        """The first whose actor has answered; if none does within the deadline, the first in their order."""
+        calls = {self._pending[party]: party for party in parties}
+        answered, _ = self.ray.wait(list(calls), timeout=self.cluster.deadline, fetch_local=False)
+        return calls[answered[0]] if answered else parties[0]
+
     def session(self, party: str) -> bytes:
         """That of its specification, which is another after every start."""
         return self.specs[party].session

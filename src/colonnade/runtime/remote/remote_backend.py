@@ -72,8 +72,9 @@ class RemoteBackend(Backend):
         posted = {k: self._post("step", k, about, call.wires.get(k), silent=silent) for k in others}
         own = self._own_replies(call)
         rows = call.turn.rows.shape[-1]
-        replies = {k: self._reply(k, call.name, rows, replies=kind is not None) if posted[k] else None for k in others}
-        answers = {k: None if wire is None else self._answer(k, wire, kind, call) for k, wire in replies.items()}
+        came = self._replies([k for k in others if posted[k]], call.name, rows, replies=kind is not None)
+        wires = {k: came.get(k) for k in others}
+        answers = {k: None if wire is None else self._answer(k, wire, kind, call) for k, wire in wires.items()}
         return {k: own[k] if k in own else answers[k] for k in call.chosen if k not in call.absent}
 
     def _begin_sum(self, call: Call, kind: Any, about: dict[str, Any], others: list[int]) -> dict[int, Any]:
@@ -89,8 +90,8 @@ class RemoteBackend(Backend):
         bounds, serial = call.begin_sum(form)
         for k in others:
             self._post("sum", k, {**about, "serial": serial}, call.wires.get(k), bounds)
-        for k in others:
-            self.parties[self.halves[k].name].masked = serial, self._reply(k, call.name, rows) or {}
+        for k, masked in self._replies(others, call.name, rows).items():
+            self.parties[self.halves[k].name].masked = serial, masked or {}
         return own | {k: SealedReply({}, kind, form) for k in others}
 
     def _own_replies(self, call: Call) -> dict[int, Any]:
@@ -139,6 +140,14 @@ class RemoteBackend(Backend):
         if self._frame is None or self._frame[0] is not fields or self._frame[1] != envelope:
             self._frame = fields, envelope, encode(fields, envelope)
         return self._frame[2]
+
+    def _replies(self, asked: Sequence[int], step: str, rows: int, *, replies: bool = True) -> dict[int, Fields | None]:
+        """Everybody's reply, logged, read and checked as it comes, while those of others are on their way."""
+        waiting, came = {self.halves[k].name: k for k in asked}, {}
+        while waiting:
+            k = waiting.pop(self.transport.first([*waiting]) if len(waiting) > 1 else next(iter(waiting)))
+            came[k] = self._reply(k, step, rows, replies=replies)
+        return came
 
     def _reply(self, k: int, step: str, rows: int, *, replies: bool = True) -> Fields | None:
         name = self.halves[k].name

@@ -27,7 +27,7 @@ from colonnade.errors import (
 from colonnade.runtime.remote.packet import Packet, read_packet, write_packet
 from colonnade.seal.relay import heard, spoken
 from colonnade.wire.ledger import OWNER
-from colonnade.wire.message import Envelope, decode_fields, encode
+from colonnade.wire.message import Envelope, decode_fields, encode, framed
 
 log = logging.getLogger(__name__)
 Fields = dict[str, Tensor]
@@ -66,7 +66,7 @@ class RequestServer(ABC):
         try:
             for earlier in before:
                 self._served(earlier)
-            reply = write_packet(self._served(packet))
+            reply = self._written(packet, self._served(packet))
         except Exception as error:
             reply = self._refused(packet, error)
         self._last = packet.sequence, request, reply
@@ -100,15 +100,18 @@ class RequestServer(ABC):
             why = "comes again" if packet.sequence < due else "leaves some out"
             raise MessageError(f"request {packet.sequence} {why} at '{self.name}', which expects {due}.")
 
-    def _served(self, packet: Packet) -> Packet:
+    def _served(self, packet: Packet) -> Fields | None:
         if packet.kind not in self.handlers:
             raise MessageError(f"a request of the kind '{packet.kind}' came to '{self.name}', which serves no such.")
         self.check_read(packet)
-        fields = self.handlers[packet.kind](packet)
+        return self.handlers[packet.kind](packet)
+
+    def _written(self, packet: Packet, fields: Fields | None) -> bytes:
+        """The reply with these fields, if there are some; their bytes are copied once."""
         if fields is None:
-            return packet.reply("answer", self.name)
-        frame = encode(fields, Envelope(packet.step or packet.kind, self.name, packet.round))
-        return packet.reply("answer", self.name, frame)
+            return write_packet(packet.reply("answer", self.name))
+        envelope = Envelope(packet.step or packet.kind, self.name, packet.round)
+        return write_packet(packet.reply("answer", self.name), framed(fields, envelope))
 
     @abstractmethod
     def wants_reply(self, packet: Packet) -> bool:

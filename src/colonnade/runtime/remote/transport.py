@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from colonnade.core.table import Table
@@ -17,6 +17,9 @@ class Transport(Protocol):
 
     def reply(self, party: str) -> bytes:
         """Wait for the reply to the last request; :class:`colonnade.errors.AwayError` if none comes in time."""
+
+    def first(self, parties: Sequence[str]) -> str:
+        """Whose reply to take next: one that is here, so that the owner works while others compute or travel."""
 
     def session(self, party: str) -> bytes:
         """Which session with this party is open; a party that came back as another process has another one."""
@@ -45,6 +48,10 @@ class DirectTransport:
     def reply(self, party: str) -> bytes:
         """The reply to the last request."""
         return self._replies.pop(party)
+
+    def first(self, parties: Sequence[str]) -> str:
+        """The first in their order: all replies are here."""
+        return parties[0]
 
     def session(self, party: str) -> bytes:
         """The session in the party's specification."""
