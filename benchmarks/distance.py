@@ -54,7 +54,7 @@ Found = dict[str, Any]
 WAIT, NEAR, NEVER = 3600.0, 0.002, 10**6
 MNIST = {"vafl": "vafl", "vimadmm": "vimadmm, paper's messages", "vimadmm-j, sealed": "vimadmm-j, Blind, Bits(4)"}
 MEASURED = {"bank": 40, "vimadmm-j, sealed": 10, "vimadmm": 10, "vafl": 10}
-BATCH = 1024
+BATCH, PARTIES = 1024, 14
 BANK = """
 [federation]
 listen = "127.0.0.1:0"
@@ -87,6 +87,8 @@ runs = 1000
 align = ["plain"]
 layers = 0
 patience = 3600
+[peers]
+{peers}
 """
 
 
@@ -114,7 +116,7 @@ def bank_setting(folder: Path, rounds: int) -> Setting:
 def mnist_setting(name: str, folder: Path, rounds: int) -> Setting:
     """MNIST for 14 parties; as many rows as the measured rounds need, so that every batch is a whole one."""
     entry, task = entries(TASKS["mnist"])[MNIST[name]], TASKS["mnist"]
-    tables, _ = cn.load("mnist", parties=14, rows=rounds * BATCH)
+    tables, _ = cn.load("mnist", parties=PARTIES, rows=rounds * BATCH)
     _, files = companies(folder, tables, HOSTS)
     how = TrainSection(method=entry.method.name, rounds=rounds, batch=BATCH, evaluate_every=NEVER)
     more = {"seals": tuple(entry.seal or ()), "model": task.model}
@@ -191,7 +193,8 @@ def parties_of(setting: Setting, folder: Path, line: Line) -> Iterator[list[int]
     started = []
     for name, file in setting.files.items():
         party_file = folder / name / "party.toml"
-        party_file.write_text(PARTY.format(name=name, file=file, address=line.address))
+        peers = "".join(f'{one} = "../{one}/identity.pub"\n' for one in setting.files if one != name)
+        party_file.write_text(PARTY.format(name=name, file=file, address=line.address, peers=peers))
         command = [sys.executable, "-m", "colonnade", "party", str(party_file), "--folder", str(folder / f"run-{name}")]
         started.append(subprocess.Popen([*inside, *command], env={**os.environ, "OMP_NUM_THREADS": "1"}))
     try:

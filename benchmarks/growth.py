@@ -36,8 +36,8 @@ from benchmarks.table import show
 BLIND = "vimadmm-j, Blind, Bits(4)"
 SEALS = {BLIND: [cn.Blind(), cn.Bits(4)]}
 COSTS = {"start": "CPU s to start", "round": "CPU ms a round", "evaluate": "CPU s to evaluate", "bytes": "MB a round"}
-SCALE = {"round": 1000.0, "bytes": 1e-6}
-BUSY, SLACK = 1.15, 600
+SCALE = {"round": 1000.0, "bytes": 1e-6, "setup": 1e-3}
+STEEP, SLACK = 1.15, 600
 FEDERATION_ROUNDS = 10
 
 
@@ -168,7 +168,7 @@ def exponent(before: tuple[int, float] | None, now: tuple[int, float]) -> str:
     if before is None or min(before[1], now[1]) <= 0:
         return ""
     power = math.log(now[1] / before[1]) / math.log(now[0] / before[0])
-    return f"{power:.2f}" + "!" * (power > BUSY)
+    return f"{power:.2f}" + "!" * (power > STEEP)
 
 
 def shown(costs: Mapping[str, str], found: Sequence[tuple[int, Found]]) -> list[list[str]]:
@@ -191,19 +191,19 @@ def header(costs: Mapping[str, str]) -> list[str]:
 
 def show_axis(kept: Kept, axis: Axis) -> None:
     """One table for each method."""
-    costs = {**COSTS, "peak": "peak MB"}
     for method in axis.methods:
+        costs = {**COSTS, **({"setup": "kB of keys"} if method in SEALS else {}), "peak": "peak MB"}
         each = [(size, kept(f"{axis.name} {size} {method}", partial(apart, axis, size, method))) for size in axis.sizes]
         there = [(size, found) for size, found in each if found]
         if there:
             show(f"{axis.name}, {method}", [axis.name, *header(costs)], shown(costs, there))
 
 
-def show_processes(kept: Kept) -> None:
+def show_processes(kept: Kept, counts: Sequence[int]) -> None:
     """The table of a federation's processes."""
     costs = {"owner": "owner's CPU s", "a party": "a party's CPU s", "all": "CPU s of all"}
     costs |= {"seconds": "s on this machine", "owner's MB": "owner's MB", "a party's MB": "a party's MB"}
-    each = [(count, kept(f"processes {count}", partial(federated, count))) for count in PROCESSES]
+    each = [(count, kept(f"processes {count}", partial(federated, count))) for count in counts]
     there = [(count, found) for count, found in each if found]
     if there:
         title = f"processes of a federation, {FEDERATION_ROUNDS} rounds of vimadmm, start-up and end included"
@@ -214,6 +214,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*AXES, "processes"]
     parser.add_argument("--axes", nargs="+", choices=names, default=names)
+    parser.add_argument("--methods", nargs="+", help="only these; all that an axis has without it")
+    parser.add_argument("--most", type=int, help="no larger size than this")
     parser.add_argument("--folder", type=Path, default=Path("runs/growth"))
     parser.add_argument("--only-show", action="store_true")
     parser.add_argument("--cell", nargs=3, metavar=("AXIS", "SIZE", "METHOD"), help=argparse.SUPPRESS)
@@ -225,9 +227,12 @@ def main() -> None:
     kept = Kept(options.folder, train=not options.only_show)
     for name in options.axes:
         if name == "processes":
-            show_processes(kept)
+            show_processes(kept, [count for count in PROCESSES if count <= (options.most or count)])
         else:
-            show_axis(kept, AXES[name])
+            axis = AXES[name]
+            methods = [method for method in axis.methods if method in (options.methods or axis.methods)]
+            sizes = [size for size in axis.sizes if size <= (options.most or size)]
+            show_axis(kept, replace(axis, sizes=sizes, methods=methods))
 
 
 if __name__ == "__main__":
