@@ -113,7 +113,7 @@ def test_a_party_that_knows_no_row_is_refused() -> None:
 def test_a_party_whose_rows_are_all_held_out_is_refused(method: str) -> None:
     held_out = Schedule(4, 1, seed=0, valid=0.5).valid_rows
     known = [k in held_out.tolist() for k in range(4)]
-    with pytest.raises(TableError, match="'shop' knows none of the 2 rows to train on; .* hold out fewer rows"):
+    with pytest.raises(TableError, match=r"'shop' knows none of the 2 rows to train on; .* hold out fewer rows"):
         cn.train([owner(), shop(known=known)], method, rounds=1, valid=0.5)
 
 
