@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from colonnade.core.schedule import Schedule
 from colonnade.errors import ManifestError, PrivacyError
 from colonnade.federation.job_parts import check_enough
 from colonnade.federation.owner_handshake import CommonRows
@@ -121,3 +122,21 @@ def test_in_a_left_join_the_owner_chooses_too(align: dict[str, object]) -> None:
             with pytest.raises(ManifestError, match="the owner chose 3 rows of 'shop'"):
                 check_enough(parts, rows, terms, "shop", least)
     check_enough(parts, np.full(20, -1), {"align": {"minimum": 7}, "prepare": {}}, "shop", least)  # by the seed
+
+
+@pytest.mark.parametrize("valid", [0.0, 0.8])
+def test_an_owner_cannot_hold_out_all_others_to_validate(valid: float) -> None:
+    """In a left join it orders its rows so that a party's own ones are held out, but for the few it wants to train on.
+
+    Without rows held out the same order is harmless: the party trains on all that it has.
+    """
+    terms = {"align": {"join": "left", "minimum": 10}, "prepare": {}, "train": {"seed": 3, "valid": valid}}
+    parts, order = RowParts(np.arange(40), np.arange(40, 42)), Schedule(40, 1, seed=3, valid=0.8)
+    rows = np.full(42, -1)
+    rows[order.valid_rows.numpy()] = np.arange(32)
+    rows[order.train_rows.numpy()[:2]] = 32, 33
+    if valid:
+        with pytest.raises(ManifestError, match="the owner chose 2 rows of 'shop' to train on, where at least 10"):
+            check_enough(parts, rows, terms, "shop", None)
+    else:
+        check_enough(parts, rows, terms, "shop", None)

@@ -10,8 +10,9 @@ import torch
 
 import colonnade as cn
 from colonnade.core.method import Turn
+from colonnade.core.schedule import Schedule
 from colonnade.core.table import Table, check_federation, common_rows, is_partial
-from colonnade.errors import TableError
+from colonnade.errors import ConfigError, TableError
 from colonnade.study.noisy_tables import shuffled
 
 IDS = ["ann", "bob", "cid", "dan"]
@@ -106,6 +107,19 @@ def test_a_method_that_needs_every_row_refuses_and_names_those_that_do_not() -> 
 def test_a_party_that_knows_no_row_is_refused() -> None:
     with pytest.raises(TableError, match="'shop' knows none of the 4 rows"):
         cn.train([owner(), shop(known=[False] * 4)], "local", batch=2, rounds=1)
+
+
+@pytest.mark.parametrize("method", ["gal", "laser"])
+def test_a_party_whose_rows_are_all_held_out_is_refused(method: str) -> None:
+    held_out = Schedule(4, 1, seed=0, valid=0.5).valid_rows
+    known = [k in held_out.tolist() for k in range(4)]
+    with pytest.raises(TableError, match=r"'shop' knows none of the 2 rows to train on; .* hold out fewer rows"):
+        cn.train([owner(), shop(known=known)], method, rounds=1, valid=0.5)
+
+
+def test_a_party_with_fewer_rows_than_folds_is_named() -> None:
+    with pytest.raises(ConfigError, match="'shop' knows 3 of 4 rows to train on; oneshot: 3 rows are too few"):
+        cn.train([owner(), shop()], cn.OneShot(folds=2))
 
 
 def test_a_trained_model_refuses_rows_that_its_method_would_need() -> None:

@@ -229,3 +229,23 @@ def test_missing_values_and_columns_without_any_are_learnt_from(text: str) -> No
     outputs = learner.outputs(learner.fit(x, y, Classes(2), seed=0), x)
     assert outputs.isfinite().all()
     assert float((outputs.argmax(1) == y)[~x[:, 0].isnan()].float().mean()) > 0.9
+
+
+SAVED = [SMALL, Linear(), Network(width=4, epochs=1), make_learner("forest(iterations=2)")]
+
+
+@pytest.mark.parametrize("learner", SAVED, ids=lambda learner: learner.kind)
+def test_a_bent_state_ends_in_a_sentence_or_in_numbers(learner: Learner) -> None:
+    """A state is tensors by name, so a folder of somebody else can hold any tensor under any name, and no more."""
+    x = rows(40)
+    state = learner.fit(x, torch.arange(40) % 2, Classes(2), seed=0)
+    refused = 0
+    for name, value in state.items():
+        bends = [None, torch.tensor(1.0), value[:-1], torch.full(value.shape, torch.nan)]
+        for bent in bends:
+            others = {key: kept for key, kept in state.items() if key != name}
+            try:
+                learner.outputs(others if bent is None else {**others, name: bent}, x)
+            except CheckpointError as error:
+                refused += "damaged" in str(error)
+    assert refused >= 2 * len(state)

@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 import colonnade as cn
 from colonnade.errors import ConfigError, MessageError
+from colonnade.methods import oneshot
 from colonnade.methods.label_codes import hard
 from colonnade.methods.party_fits import as_scores
 
@@ -90,6 +91,23 @@ def test_scores_do_not_know_the_labels_of_their_rows(pair: tuple[list[cn.Table],
     train, test = federation(x, y), federation(rows(800, 9)[0], np.random.default_rng(6).integers(0, 2, 800))
     run = cn.train(train, replace(QUICK, learner="trees(iterations=80, leaves=31, least_rows=2)"))
     assert abs(run.evaluate(test)["auc"] - 0.5) < 0.08
+
+
+def test_guesses_for_rows_of_ones_own_carry_no_label_to_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows like the aligned ones get classes by guess; a guess by a learner that saw row 0 would tell row 0's score."""
+    x, y = rows(60)
+    plain = federation(x, y)
+    tables = [plain[0], *(replace(table, unaligned=table.columns) for table in plain[1:])]
+    method = cn.OneShot(learn="gradients", learner="trees(iterations=20, rate=0.3, leaves=31, least_rows=1, ridge=0)")
+
+    def scores(first: int) -> np.ndarray:
+        planted = torch.from_numpy(np.random.default_rng(3).integers(0, 2, 60))
+        planted[0] = first
+        monkeypatch.setattr(oneshot, "clusters_of", lambda *_: planted)
+        return cn.train(tables, replace(method, top="linear")).owner.replies["party 2"].numpy()
+
+    one, other = scores(0), scores(1)
+    assert one[0] == other[0] and (one[1:] != other[1:]).any()
 
 
 def test_noisy_labels_are_sent_and_the_true_ones_are_kept(

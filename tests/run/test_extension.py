@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,20 @@ def test_one_party_learns_anew_from_other_columns() -> None:
     again = cn.extend(run, changed, anew=[newer.name])
     assert asked(again) == {newer.name}
     assert torch.equal(again.predict(changed), cn.train(changed, WAYS["labels"][0]).predict(changed))
+
+
+@pytest.mark.parametrize("what", ["known", "shape"])
+def test_a_party_that_stays_has_what_it_had(what: str) -> None:
+    """Its reply has zeros for rows that it did not know, and its model reads columns of the old shape."""
+    tables = federation()
+    half = replace(tables[1], known=np.arange(80) < 40)
+    run = cn.train([tables[0], half, tables[2]], WAYS["labels"][0])
+    wide = replace(half, columns=np.ones((80, 5)), column_names=())
+    changed = {"known": tables[1], "shape": wide}[what]
+    with pytest.raises(TableError, match=r"'party 2' has other columns, or knows others .*anew=\['party 2'\]"):
+        cn.extend(run, [tables[0], changed, *tables[2:]])
+    assert asked(cn.extend(run, [tables[0], half, *tables[2:]])) == {tables[3].name}
+    assert asked(cn.extend(run, [tables[0], changed, tables[2]], anew=["party 2"])) == {"party 2"}
 
 
 def test_a_party_that_was_absent_is_asked_later() -> None:

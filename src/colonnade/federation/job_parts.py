@@ -12,6 +12,7 @@ import torch
 
 from colonnade import models, seal
 from colonnade.core import optim
+from colonnade.core.schedule import Schedule
 from colonnade.core.settings import Settings
 from colonnade.core.table import Table
 from colonnade.core.task import TASKS
@@ -118,9 +119,11 @@ def check_enough(parts: RowParts, rows: np.ndarray, terms: Mapping[str, Any], na
     """Refuse to train on fewer than half as many of a party's rows as must be common, if the owner chose which.
 
     It chooses by its dates, and in a left join by the order of its rows. ``least`` is what the party's operator wants.
+    Rows that are held out to validate are not trained on.
     """
-    due = max(terms["align"].get("minimum") or 1, least or 1)
-    many = int((rows[parts.train] >= 0).sum())
+    due, how = max(terms["align"].get("minimum") or 1, least or 1), terms.get("train", {})
+    schedule = Schedule(len(parts.train), 1, how.get("seed") or 0, how.get("valid") or 0.0)
+    many = int((rows[parts.train[schedule.train_rows.numpy()]] >= 0).sum())
     if 2 * many < due and (split_in(terms) is not None or is_left_join(terms)):
         raise ManifestError(
             f"the owner chose {many} rows of '{name}' to train on, where at least {due} must be common; half as many "

@@ -21,7 +21,7 @@ from torch import Tensor
 from colonnade.core.state import under
 from colonnade.core.task import Task
 from colonnade.errors import CheckpointError, ConfigError
-from colonnade.learners.learner import Learner, State
+from colonnade.learners.learner import Learner, State, applying
 from colonnade.learners.problems import Array, Problem, base_of, problems_of
 
 LEAST = 1e-4  # no probability is taken for smaller, as its logit would be endless
@@ -50,12 +50,13 @@ class Estimator(Learner):
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """Values, or logits of the estimators' probabilities."""
-        sums = state["base"].repeat(len(x), 1)
-        for number in sorted({name.partition("/")[0] for name in state if "/" in name}):
-            one = under(state, number)
-            model = self._loaded(one["model"])
-            sums[:, one["columns"]] += torch.from_numpy(_outputs(model, x.double().numpy(), bool(one["classifies"])))
-        return sums.float()
+        with applying(self.kind):
+            sums = state["base"].repeat(len(x), 1)
+            for number in sorted({name.partition("/")[0] for name in state if "/" in name}):
+                one = under(state, number)
+                model, rows = self._loaded(one["model"]), x.double().numpy()
+                sums[:, one["columns"]] += torch.from_numpy(_outputs(model, rows, bool(one["classifies"])))
+            return sums.float()
 
     def _fitted(self, x: Array, problem: Problem, seed: int) -> Any:
         model = self.make(problem.classifies, seed)

@@ -16,6 +16,8 @@ from colonnade.core.task import Task
 from colonnade.errors import ConfigError
 from colonnade.learners.learner import Learner, State
 
+SURE = 0.9
+
 
 def folds_of(rows: int, folds: int) -> Tensor:
     """The fold of every row. The rows must come in random order: neighbours in a file are often alike.
@@ -33,8 +35,14 @@ class CrossFit(NamedTuple):
     outputs: Tensor
 
 
-def cross_fit(learner: Learner, x: Tensor, y: Tensor, task: Task, folds: int, seed: int) -> CrossFit:
-    """Fit one learner per fold, to all rows of the other folds."""
+def cross_fit(
+    learner: Learner, x: Tensor, y: Tensor, task: Task, folds: int, seed: int, more: Tensor | None = None
+) -> CrossFit:
+    """Fit one learner per fold, to all rows of the other folds.
+
+    With ``more`` rows, whose class nobody knows, each is fitted again, with those whose class it is sure of: a guess of
+    all folds' learners would carry a row's label into the learner that must not have seen it.
+    """
     if len(x) < 2 * folds:
         raise ConfigError(
             f"{len(x)} rows came for {folds} folds; cross-fitting needs at least two rows in each, so give more rows "
@@ -45,9 +53,19 @@ def cross_fit(learner: Learner, x: Tensor, y: Tensor, task: Task, folds: int, se
     for number in range(folds):
         inside = fold == number
         fitted = learner.fit(x[~inside], y[~inside], task, seed)
+        if more is not None:
+            own, guessed = sure_rows(learner, fitted, more, task)
+            fitted = learner.fit(torch.cat([x[~inside], own]), torch.cat([y[~inside], guessed]), task, seed)
         outputs[inside] = learner.outputs(fitted, x[inside])
         state |= {f"{number}/{name}": value for name, value in fitted.items()}
     return CrossFit(state, outputs)
+
+
+def sure_rows(learner: Learner, state: State, rows: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+    """Those rows whose class the learner is sure of, and these classes."""
+    p = task.probabilities(learner.outputs(state, rows)).max(1)
+    sure = p.values >= SURE
+    return rows[sure], p.indices[sure]
 
 
 def mean_outputs(learner: Learner, state: State, x: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from colonnade.core.options import check_types
 from colonnade.core.task import Task
-from colonnade.errors import ConfigError, unknown
+from colonnade.errors import CheckpointError, ColonnadeError, ConfigError, unknown
 
 State = dict[str, Tensor]
 """What a learner has learnt: tensors by name."""
@@ -46,6 +48,19 @@ class Learner(ABC):
     @abstractmethod
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """Outputs [rows, outputs] as the task has them: logits, or values as training sees them."""
+
+
+@contextmanager
+def applying(kind: str) -> Iterator[None]:
+    """Name a learner whose state cannot be applied: a file of somebody else may hold anything under its names."""
+    try:
+        yield
+    except ColonnadeError:
+        raise
+    except (AttributeError, LookupError, TypeError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"the saved learner '{kind}' cannot be applied to these rows; it is damaged or of other rows."
+        ) from error
 
 
 _learners: dict[str, type[Learner]] = {}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.task import Task
-from colonnade.learners.learner import Learner, State, register_learner
+from colonnade.learners.learner import Learner, State, applying, register_learner
 from colonnade.learners.problems import Array, Problem, base_of, problems_of
 from colonnade.learners.standard import standard_of, standardised
 
@@ -37,7 +37,8 @@ class Linear(Learner):
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """The columns times the coefficients, plus the base."""
-        return (standardised(x, state["standard"]).double() @ state["weights"] + state["base"]).float()
+        with applying(self.kind):
+            return (standardised(x, state["standard"]).double() @ state["weights"] + state["base"]).float()
 
     def _add(self, x: Array, problem: Problem, base: Array, weights: Array) -> None:
         columns = list(problem.columns)

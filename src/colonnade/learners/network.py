@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from colonnade.core.task import Task
-from colonnade.learners.learner import Learner, State, register_learner
+from colonnade.learners.learner import Learner, State, applying, register_learner
 from colonnade.learners.standard import standard_of, standardised
 
 HELD_OUT, PATIENCE, BATCH = 0.1, 5, 256
@@ -47,11 +47,11 @@ class Network(Learner):
 
     def outputs(self, state: State, x: Tensor) -> Tensor:
         """The network's outputs."""
-        weights = {name: value for name, value in state.items() if name != "standard"}
-        last = [value for name, value in weights.items() if name.endswith("bias")][-1]
-        net = self._net(x.shape[1], len(last)).eval()
-        net.load_state_dict(weights)
-        with torch.no_grad():
+        with applying(self.kind), torch.no_grad():
+            weights = {name: value for name, value in state.items() if name != "standard"}
+            last = [value for name, value in weights.items() if name.endswith("bias")][-1]
+            net = self._net(x.shape[1], len(last)).eval()
+            net.load_state_dict(weights)
             return net(standardised(x, state["standard"]))  # type: ignore[no-any-return]
 
     def _net(self, columns: int, outputs: int) -> nn.Module:

@@ -190,7 +190,7 @@ def check_trees(state: State, columns: int) -> None:
         )
         onward = all(bool((state[side] >= torch.arange(count)).all()) for side in ("left", "right"))  # so no loop
         fine = nodes and whole and onward and len(state["column"]) == trees
-    except (KeyError, IndexError, TypeError, RuntimeError):
+    except (KeyError, IndexError, TypeError, RuntimeError, ValueError):
         fine = False
     if not fine:
         raise CheckpointError(

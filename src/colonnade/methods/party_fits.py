@@ -9,36 +9,25 @@ from colonnade.core.method import Mine, Turn
 from colonnade.core.net import descend
 from colonnade.core.task import Task
 from colonnade.learners import Learner
-from colonnade.learners.folds import cross_fit, mean_outputs
-from colonnade.learners.learner import State
+from colonnade.learners.folds import cross_fit
 
 LARGEST_SCORE = 8.0  # a logit of 8 is a probability of 0.9997; larger ones would waste the range of few bits
-SURE = 0.9
 BATCH = 256  # of an autoencoder
 
 
 def fit_scores(learner: Learner, mine: Mine, turn: Turn, y: Tensor, folds: int, *, guess: bool) -> Tensor:
     """Out-of-fold scores of the turn's rows, zeros for those that the party does not have; keeps what was learnt.
 
-    With ``guess`` it learns once more, with rows that only this party has and whose class the learner is sure of.
+    With ``guess`` it learns also from rows that only this party has and whose class the learner is sure of.
     """
     known, own, seed = mine.known(turn), mine.unaligned(), draw_seed()
     x, y = mine.inputs(turn)[known].flatten(1), y[known]
-    fitted = cross_fit(learner, x, y, mine.task, folds, seed)
-    if guess and own is not None:
-        more, guessed = sure_rows(learner, fitted.state, own.flatten(1), mine.task)
-        fitted = cross_fit(learner, torch.cat([x, more]), torch.cat([y, guessed]), mine.task, folds, seed)
-    mine.memory, scores = fitted.state, as_scores(fitted.outputs[: len(x)], mine.task)
+    more = own.flatten(1) if guess and own is not None else None
+    fitted = cross_fit(learner, x, y, mine.task, folds, seed, more)
+    mine.memory, scores = fitted.state, as_scores(fitted.outputs, mine.task)
     h = torch.zeros(len(known), scores.shape[1])
     h[known] = scores
     return h
-
-
-def sure_rows(learner: Learner, state: State, rows: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Those rows whose class the learner is sure of, and these classes."""
-    p = task.probabilities(mean_outputs(learner, state, rows)).max(1)
-    sure = p.values >= SURE
-    return rows[sure], p.indices[sure]
 
 
 def as_scores(o: Tensor, task: Task) -> Tensor:

@@ -51,6 +51,7 @@ def extend(
     _check(run, tables, anew)
     extended = start(_plan_for(run, tables), tables, folder)
     kept = [name for name in extended.parties.names if name in run.parties.names and name not in anew]
+    _check_kept(run, extended, kept)
     _take_over(run, extended, kept)
     return extended.fit(test)
 
@@ -88,6 +89,25 @@ def _plan_for(run: Run, tables: Sequence[Table]) -> Plan:
         models.append(default_for(table.cardinalities) if known is None else plan.models[known])
         optimizers.append(plan.method.party_optimizer if known is None else plan.optimizers[known])
     return replace(plan, models=tuple(models), optimizers=tuple(optimizers))
+
+
+def _check_kept(run: Run, extended: Run, kept: Sequence[str]) -> None:
+    """Refuse a party that is not asked again and has other columns now, or other ones of the rows."""
+    for name in kept:
+        before, now = (_outline(one, name) for one in (run, extended))
+        if before != now:
+            raise TableError(
+                f"table '{name}' has other columns, or knows others of the rows, than in the run that is extended; "
+                f"give it as it was, or let it learn once more: anew=['{name}']."
+            )
+
+
+def _outline(run: Run, name: str) -> tuple[list[int], list[bool] | None]:
+    """The shape of a party's rows, and which of them it has if somebody lacks some."""
+    (shape,) = (shape for table, _, shape in run.description["tables"] if table == name)
+    masks = run.owner.masks.get("train")
+    known = None if masks is None else masks[run.parties.names.index(name)]
+    return shape, None if known is None or bool(known.all()) else known.tolist()
 
 
 def _take_over(run: Run, extended: Run, kept: Sequence[str]) -> None:

@@ -55,11 +55,12 @@ def make_plan(
     asked = options or TrainOptions().filled()
     learnt: dict[str, Any] = {"task": task_of(all_labels(tables), asked.task), "weights": plain_weights(asked.weights)}
     chosen = _method_for(method, tables, **learnt)
-    _check_rows(chosen, tables)
+    check_known_rows(chosen, tables, training=True)
     seals = _seals_for(seal, chosen, **learnt)
     check_known_sums(seals, tables)
     _check_gradient_seal(seals.gradients, chosen, learnt["task"], tables)
     seed, valid = seed_of(asked.seed), number(asked.valid, "valid")
+    _check_rows(chosen, tables, seed, valid)
     batch = _batch_for(chosen, asked, tables, valid)
     missing, when_absent = typing.cast(str, asked.missing), typing.cast(str, asked.when_absent)
     schedule, every = schedule_for(tables, chosen, batch, seed, valid, str(asked.shuffle)), asked.evaluate_every
@@ -130,14 +131,23 @@ def _method_for(method: str | Method, tables: Sequence[Table], task: str, weight
     return chosen
 
 
-def _check_rows(method: Method, tables: Sequence[Table]) -> None:
-    """Refuse rows that not everybody has where the method needs them, and a party that has none of them."""
-    check_known_rows(method, tables, training=True)
-    for table in tables:
-        if table.known is not None and not bool(table.known.any()):
+def _check_rows(method: Method, tables: Sequence[Table], seed: int, valid: float) -> None:
+    """Refuse a party that has none of the rows to train on, or too few to fit a learner to them."""
+    for table in (table for table in tables if table.known is not None):
+        train = Schedule(table.rows, 1, seed, valid).train_rows
+        known = int(table.known[train].sum())
+        if not known:
             raise TableError(
-                f"table '{table.name}' knows none of the {table.rows} rows; align it with the owner's, or leave it out."
+                f"table '{table.name}' knows none of the {len(train)} rows to train on; align it with the owner's, "
+                "hold out fewer rows, or leave it out."
             )
+        if method.whole_rounds:
+            try:
+                method.check_batch(known)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"table '{table.name}' knows {known} of {len(train)} rows to train on; {error}"
+                ) from None
 
 
 def _seals_for(given: Any, method: Method, task: str, weights: Weights) -> Seals:

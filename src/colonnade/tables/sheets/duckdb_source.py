@@ -2,7 +2,8 @@
 
 Everything behind ``?table=`` or ``?query=`` is taken as it stands. Without a path a query reads files by itself, such
 as ``duckdb:?query=SELECT * FROM 'part-*.parquet'``. Rows come in the order of their ids: a sheet is read several times,
-and the order of a query's rows is otherwise nobody's promise. The database is opened for reading only.
+and the order of a query's rows is otherwise nobody's promise. A database is opened for reading only, and nothing but it
+is read: it may be somebody else's, and a view in it could read any file of the one who opens it.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class DuckSource:
             how = {"memory_limit": _MEMORY, "temp_directory": spill, "max_temp_directory_size": _DISK}
             read_only = bool(self.address.path)
             with self._made(duckdb, lambda: duckdb.connect(where, read_only=read_only, config=how)) as connection:
+                if read_only:
+                    connection.execute("SET enable_external_access = false")
                 yield connection
 
     def _made(self, duckdb: Any, make: Callable[[], Any]) -> closing[Any]:
