@@ -195,7 +195,7 @@ def parties_of(setting: Setting, folder: Path, line: Line) -> Iterator[list[int]
         party_file = folder / name / "party.toml"
         peers = "".join(f'{one} = "../{one}/identity.pub"\n' for one in setting.files if one != name)
         party_file.write_text(PARTY.format(name=name, file=file, address=line.address, peers=peers))
-        command = [sys.executable, "-m", "colonnade", "party", party_file, "--folder", folder / f"run-{name}"]
+        command = [sys.executable, "-m", "colonnade", "party", str(party_file), "--folder", str(folder / f"run-{name}")]
         started.append(subprocess.Popen([*inside, *command], env={**os.environ, "OMP_NUM_THREADS": "1"}))
     try:
         yield [process.pid for process in started]
