@@ -42,7 +42,8 @@ def read(
     r"""One organisation's files as a sheet: CSV (plain or ``.gz``), Parquet, Arrow, one or many with the same columns.
 
     A source may also be a table or a query of a DuckDB database (``"duckdb:shop.duckdb?table=customers"``,
-    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a ``pyarrow.Table`` or ``RecordBatchReader`` in memory.
+    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a table in memory: a DataFrame of pandas or
+    Polars, a ``pyarrow.Table``, or whatever else has ``__arrow_c_stream__``.
 
     ``id`` is the column that identifies the person of a row; its values are compared as texts under the rule
     ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.

@@ -12,6 +12,7 @@ import numpy as np
 
 from colonnade.errors import TableError, printable
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.id_rules import id_texts
 from colonnade.tables.sheets.kinds import CATEGORY, LEFT_OUT, NUMBER
 from colonnade.tables.sheets.names import shown_names
 from colonnade.tables.sheets.paths import File, digest_of
@@ -59,6 +60,14 @@ class Sheet:
                 ids[at : at + len(piece)] = piece.to_numpy(zero_copy_only=False)
                 at += len(piece)
         return ids
+
+    def own_ids_at(self, rows: Any) -> np.ndarray:
+        """The ids of these rows as the files have them, which other tables of this organisation are joined by."""
+        own = np.empty(WantedRows(rows, self.rows).count, object)
+        for piece in self.pieces([self.id], rows):
+            texts = id_texts(piece.values[self.id], self.name, self.id)
+            own[piece.places] = texts.to_numpy(zero_copy_only=False)
+        return own
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -119,6 +128,9 @@ class Sheet:
                 values = piece.numbers(name) if kind is np.float32 else piece.texts(name).to_numpy(zero_copy_only=False)
                 arrays[name][piece.places] = values
         return arrays
+
+    def __len__(self) -> int:
+        return self.rows
 
     def describe(self) -> str:
         """A table of the columns for the party itself: kind, number of missing values, a few examples."""
