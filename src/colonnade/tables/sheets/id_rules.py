@@ -150,5 +150,6 @@ def refuse_duplicates(texts: Any, sieve: np.ndarray, sheet: str, column: str) ->
     count = len(several)
     raise TableError(
         f"{count} id{'s' if count > 1 else ''} of '{sheet}' (column '{column}') occur{'' if count > 1 else 's'} more "
-        f"than once after normalisation, such as {shown}; ids must be unique: drop or merge those rows."
+        f"than once after normalisation, such as {shown}; ids must be unique: drop or merge those rows, "
+        "or write duplicates = 'first' or 'last'."
     )
