@@ -44,6 +44,7 @@ from colonnade.runtime.remote.party_server import PartyServer
 from colonnade.runtime.remote.remote_backend import RemoteBackend
 from colonnade.runtime.remote.remote_party import RemoteParty
 from colonnade.runtime.remote.request_server import refused
+from colonnade.runtime.remote.run_position import RunPosition
 from colonnade.runtime.remote.scope import ANYTHING
 from near import PARTIES, Near, Sides, lead
 
@@ -292,6 +293,34 @@ def test_the_same_job_in_another_folder_is_a_counted_run_with_fresh_weights(side
     assert [one.name for one in shop_folder(sides).glob("run-*")] == ["run-002"]
     assert first_weights(sides, "run-002/states") != first
     assert len(json.loads((sides.folder / "run-shop" / "runs.json").read_text())) == 2
+
+
+def forget_checkpoints(sides: Sides) -> None:
+    """The owner's folder keeps the name of its run, and nothing of what it has learnt."""
+    shutil.rmtree(sides.folder / "run-bank" / "checkpoints")
+    (sides.folder / "run-bank" / "config.json").unlink()
+
+
+STARTS_OVER = "the owner asks for round 0 of a run that stands at round 1 at 'shop'"
+
+
+def test_a_run_does_not_start_over_unnoticed(sides: Sides) -> None:
+    sides.write_parties("runs = 1")
+    begin_and_leave(sides, train="rounds = 2\nevaluate_every = 1")
+    forget_checkpoints(sides)
+    for _ in range(2):  # what was kept for the refused owner stands at that round too
+        with pytest.raises(CheckpointError, match=STARTS_OVER):
+            lead(sides.host(train="rounds = 2\nevaluate_every = 1"))
+        sides.restart()
+
+
+def test_the_control_without_its_round_a_party_goes_on_where_the_owner_starts_over(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin_and_leave(sides, train="rounds = 2\nevaluate_every = 1")
+    forget_checkpoints(sides)
+    monkeypatch.setattr(RunPosition, "begin", lambda self, number: None)
+    lead(sides.host(train="rounds = 2\nevaluate_every = 1"))
 
 
 def test_one_run_is_one_run(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

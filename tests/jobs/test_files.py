@@ -125,7 +125,7 @@ def test_predictions_after_a_restart_are_those_of_the_run(folder, suffix):
     assert "50 rows scored" in result.stdout and "10 of 60 rows of 'clinic' are not scored" in result.stdout
     read = pyarrow.csv.read_csv(scores) if suffix == "csv" else pyarrow.parquet.read_table(scores)
     new = people(250, 300)
-    assert read["id"].to_pylist() == [name.lower() for name in new["id"]], "in the order of the owner's file"
+    assert read["mail"].to_pylist() == [*new["id"]], "as the owner's file has them, and in its order"
     assert np.mean(np.array(read["class"].to_pylist()) == new["ill"]) > 0.8
     run = train_job(read_job(folder / "job.toml"))
     sheets = [cn.read(folder / "new-clinic.csv", id="mail", name="clinic")]
@@ -204,7 +204,7 @@ def test_values_keep_their_units_after_a_restart(folder):
     new = [cn.read(folder / "new-clinic.csv", id="mail", name="clinic")]
     new.append(cn.read(folder / "new-lab.parquet", id="who", name="lab"))
     place = cn.score(run, new).write(folder / "scores.csv")
-    assert place.read_text().splitlines()[0] == '"id","value"'
+    assert place.read_text().splitlines()[0] == '"mail","value"'
 
 
 def test_a_resumed_job_wants_the_same_files(folder):

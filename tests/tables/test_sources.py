@@ -141,7 +141,7 @@ def test_bad_arrow_files_are_told_in_one_sentence(table, tmp_path):
 
 
 def test_what_is_no_source(table):
-    with pytest.raises(cn.ColonnadeError, match="a ChunkedArray came as files"):
+    with pytest.raises(cn.ColonnadeError, match="the ChunkedArray cannot be read as a table"):
         cn.read(table["age"], id="who")
     with pytest.raises(cn.ColonnadeError, match="no kind that is read here"):
         cn.read(__file__, id="who")

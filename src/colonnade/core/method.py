@@ -285,19 +285,34 @@ def methods() -> dict[str, type[Method]]:
     return dict(sorted(_registry.items()))
 
 
-def make_method(method: str | Method, **options: Any) -> Method:
-    """A method from its name and options, or the given one.
+def make_method(method: str | Method | type[Method], **options: Any) -> Method:
+    """A method from its name, or its class, and options; or the given one.
 
     >>> make_method("vimadmm", rho=2.0).rho
     2.0
+    >>> make_method("SplitNN").name
+    'splitnn'
     """
     if isinstance(method, Method):
         return method
-    if not isinstance(method, str) or method not in _registry:
-        raise unknown("method", method, _registry)
-    cls = _registry[method]
+    cls = _class_of(method)
     known = [field.name for field in fields(cls)]
     for option in options:
         if option not in known:
-            raise unknown(f"option of {method}", option, known)
+            raise unknown(f"option of {cls.name}", option, known)
     return cls(**options)
+
+
+def _class_of(method: Any) -> type[Method]:
+    """The class of a method by its name or its class's, whatever the capitals, or the class itself."""
+    if isinstance(method, type) and issubclass(method, Method):
+        return method
+    if not isinstance(method, str):
+        raise ConfigError(
+            f"a {type(method).__name__} came as the method; give a name such as 'splitnn', or colonnade.SplitNN()."
+        )
+    classes = {cls.__name__.lower(): cls for cls in _registry.values()} | _registry
+    found = classes.get(method) or classes.get(method.lower())
+    if found is None:
+        raise unknown("method", method, _registry)
+    return found

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from colonnade.core.table_outline import html_of_outline, outline
 from colonnade.core.table_values import (
     check_same_rows,
     columns_of,
@@ -30,6 +31,7 @@ from colonnade.core.table_values import (
     ids_of,
     known_of,
     labels_of,
+    names_in,
     plain_array,
     unaligned_of,
     without_unknown,
@@ -63,12 +65,12 @@ def _per_channel(value: float | tuple[float, ...]) -> Tensor:
     return torch.tensor(value).view(-1, 1, 1) if isinstance(value, tuple | list) else torch.tensor(float(value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """One organisation's rows.
 
     ``columns`` is ``[rows, ...]``: numbers, which become float32, or uint8 pixels. Pixels stay uint8, and a view of the
-    array that they were cut from, until a batch is drawn.
+    array that they were cut from, until a batch is drawn. A DataFrame of numbers gives its names as ``column_names``.
     ``preparation`` is how the columns were made from a party's raw ones, if :func:`colonnade.prepare` made them.
     ``known`` [rows] says which of the federation's rows this party really has; None means all. The columns of the
     others are set to zero here, and no method lets them influence training.
@@ -102,6 +104,7 @@ class Table:
         put(self, "ids", ids_of(self.ids, self.name))
         put(self, "known", known_of(self.known, self.rows, self.name, has_columns=self.columns is not None))
         if self.columns is not None:
+            put(self, "column_names", self.column_names or tuple(map(str, names_in(self.columns))))
             columns = columns_of(self.columns, self.name, self.column_names)
             check_same_rows(self.name, "columns", len(columns), len(self.ids))
             put(self, "columns", columns if self.known is None else without_unknown(columns, self.known))
@@ -112,6 +115,15 @@ class Table:
         if self.dates is not None:
             put(self, "dates", dates_of(self.dates, self.name))
             check_same_rows(self.name, "dates", len(self.dates), len(self.ids))
+
+    def __repr__(self) -> str:
+        return f"Table({', '.join(f'{what}: {said}' for what, said in outline(self))})"
+
+    def _repr_html_(self) -> str:
+        return html_of_outline("Table", outline(self))
+
+    def __len__(self) -> int:
+        return self.rows
 
     @property
     def rows(self) -> int:
@@ -190,11 +202,13 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True, several:
 
     ``several`` allows several owners: the tables before all others, each with the labels of its own rows.
     """
+    if not isinstance(tables, Table | Sequence):
+        raise _no_table(f"a {type(tables).__name__} came")
     if isinstance(tables, Table) or not tables:
         raise TableError("no federation came; give a list of tables with the owner's first.")
     for table in tables:
         if not isinstance(table, Table):
-            raise TableError(f"a federation is a list of colonnade.Table, but it holds a {type(table).__name__}.")
+            raise _no_table(f"it holds a {type(table).__name__}")
     owner, *others = tables
     if labelled and owner.labels is None:
         raise TableError(f"the owner's table '{owner.name}' has no labels; put the table with labels first.")
@@ -232,6 +246,15 @@ def check_federation(tables: Sequence[Table], *, labelled: bool = True, several:
         raise TableError(f"two tables have the same name among {', '.join(names)}; give each party its own.")
     if not parties_of(tables):
         raise TableError("no table has columns; at least one party must bring some.")
+
+
+def _no_table(what: str) -> TableError:
+    """What to write instead of arrays or frames."""
+    return TableError(
+        f"a federation is a list of colonnade.Table, but {what}; cut arrays over parties with colonnade.split(X, y, "
+        "parties=4), and make tables of each organisation's DataFrame with colonnade.read(frame, id='...') and "
+        "colonnade.prepare."
+    )
 
 
 def kept(tables: Sequence[Table], names: Sequence[str]) -> list[Table]:

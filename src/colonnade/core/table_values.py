@@ -36,6 +36,26 @@ def ids_of(ids: Any, name: str) -> np.ndarray:
     return array
 
 
+def names_in(columns: Any) -> tuple[Any, ...]:
+    """The names of the columns of a frame, be it of pandas, Polars or Arrow; none of an array."""
+    kind = type(columns)
+    if not hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "__dataframe__"):  # an older pandas has this
+        return ()
+    names = getattr(columns, "column_names" if hasattr(kind, "column_names") else "columns", ())
+    return tuple(names)
+
+
+def array_of(columns: Any) -> np.ndarray:
+    """An array of what came; a frame column by column, for mixed kinds would become objects or texts."""
+    names = names_in(columns)
+    if not names or len(set(names)) < len(names):
+        return np.asarray(columns)
+    each = [np.asarray(columns[name]) for name in names]
+    if any(column.dtype.kind not in "fiub" for column in each):
+        each = [column.astype(object) for column in each]
+    return np.column_stack(each)
+
+
 def columns_of(columns: Any, name: str, column_names: tuple[str, ...]) -> Tensor:
     """The columns [rows, ...]: float32, or uint8 pixels as they are."""
     tensor = (
@@ -113,7 +133,7 @@ def plain_array(array: np.ndarray) -> np.ndarray:
 
 def _numbers(columns: Any, name: str, column_names: tuple[str, ...]) -> np.ndarray:
     try:
-        array = np.asarray(columns)
+        array = array_of(columns)
     except ValueError:
         raise TableError(f"the rows of table '{name}' have different lengths; give each the same columns.") from None
     if array.dtype.kind in "fiub":
@@ -131,7 +151,7 @@ def _numbers(columns: Any, name: str, column_names: tuple[str, ...]) -> np.ndarr
             text = str(text) if isinstance(text, str) else text  # numpy's own strings print with their type
             raise TableError(
                 f"column {_column(index, column_names)} of table '{name}' holds {text!r:.60}, which is not a number; "
-                "encode text columns first."
+                "encode text columns first, as colonnade.read and colonnade.prepare do."
             ) from None
     try:
         return array.astype(np.float32)

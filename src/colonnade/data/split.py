@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from colonnade.core.table import Scale, Table
+from colonnade.core.table_values import array_of, names_in
 from colonnade.errors import ConfigError, TableError, unknown
 
 Take = slice | int | list[int]  # a party's part of one axis
@@ -73,7 +74,7 @@ def split(
     >>> [(table.name, table.shape) for table in split(X, y, {"bank": [0, 5], "shop": [1, 2, 3]}, owner="first")]
     [('bank', (2,)), ('shop', (3,))]
     """
-    names = tuple(map(str, column_names if len(column_names) else getattr(X, "columns", ())))
+    names = tuple(map(str, column_names if len(column_names) else names_in(X)))
     array = _one_array(X)
     by = _way(by, array, width)
     _check_arrays(array, y, names)
@@ -99,7 +100,7 @@ def _one_array(X: Any) -> Any:
     """The array that all parties share, uint8 or float32; text stays, so that ``Table`` can report its column."""
     if isinstance(X, Tensor):
         return X if X.dtype == torch.uint8 else X.to(torch.float32)
-    array = np.asarray(X)
+    array = array_of(X)
     if array.dtype.kind not in "fiub":
         return array
     dtype = np.uint8 if array.dtype.kind == "b" or array.dtype == np.uint8 else np.float32

@@ -132,8 +132,8 @@ class Prediction:
 
     def _finished(self, scores: ScoreFile, ledger: Ledger) -> Scores:
         self.session.finish(rows=len(scores.values))
-        ids = self.session.sheet.ids_at(scores.rows)
-        return Scores(ids, scores.values, scores.names, scores.task, ledger=ledger)
+        sheet, rows = self.session.sheet, scores.rows
+        return Scores.of(sheet, rows, scores.values, names=scores.names, task=scores.task, ledger=ledger)
 
     def _scored(self) -> tuple[Run, torch.Tensor]:
         """The run, and what it says of the rows in their common order."""

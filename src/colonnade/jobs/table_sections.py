@@ -47,6 +47,8 @@ class PartySection:
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str | None = None
+    duplicates: str | None = None
+    no_id: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "a party")

@@ -43,7 +43,7 @@ MOST_CHARACTERS = 10_000  # of one party's column names in a description, which 
 
 def make_plan(
     tables: Sequence[Table],
-    method: str | Method = "vimadmm",
+    method: str | Method | type[Method] = "vimadmm",
     options: TrainOptions | None = None,
     *,
     model: Many = None,
@@ -107,7 +107,7 @@ def start(
     return Run(tables, plan, folder=place, description=description, remote=remote, secrets=secrets)
 
 
-def _method_for(method: str | Method, tables: Sequence[Table], task: str, weights: Weights) -> Method:
+def _method_for(method: str | Method | type[Method], tables: Sequence[Table], task: str, weights: Weights) -> Method:
     """The method, if the owner has the columns that it wants and it can learn the task."""
     chosen = settled(make_method(method), on_tables=is_tabular(tables))
     if chosen.needs_owner_columns and tables[0].columns is None:
@@ -247,7 +247,8 @@ def _watched(metric: str | None, task: str) -> str:
 def one_each(builders: Many, parties: Sequence[Table], what: str) -> list[Any]:
     """A builder for every party."""
     count = len(parties)
-    each = list(builders) if isinstance(builders, Sequence) else [builders] * count
+    one = isinstance(builders, str) or not isinstance(builders, Sequence)
+    each = [_named(builder, what) for builder in ([builders] * count if one else builders)]
     if len(each) != count:
         raise ConfigError(f"{what}= has {len(each)} builders for {count} parties; give one, or one per party.")
     for builder, table in zip(each, parties, strict=True):
@@ -273,6 +274,13 @@ def devices_for(asked: TrainOptions, parties: Sequence[Table], *, here: bool) ->
 def devices_in(devices: Sequence[Device]) -> dict[str, Any]:
     """Where the parties compute, as a run folder has it; nothing if all do on the host."""
     return {"devices": [device.plain() for device in devices]} if devices else {}
+
+
+def _named(builder: Any, what: str) -> Any:
+    """A builder by the name that job files write, such as "adam"; others as they are."""
+    if not isinstance(builder, str):
+        return builder
+    return models.make_model(builder) if what == "model" else optim.make_optimizer(builder.lower())
 
 
 def describe_run(tables: Sequence[Table], plan: Plan) -> dict[str, Any]:

@@ -52,7 +52,7 @@ from colonnade.wire.witness import Recording
 @accepts_old_names
 def train(
     tables: Sequence[Table],
-    method: str | Method = "vimadmm",
+    method: str | Method | type[Method] = "vimadmm",
     *,
     epochs: int | None = None,
     rounds: int | None = None,

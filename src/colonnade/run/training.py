@@ -15,6 +15,7 @@ from colonnade.core.option_names import accepts_old_names
 from colonnade.core.settings import Settings
 from colonnade.core.state import Packed
 from colonnade.core.table import Table, owners_of
+from colonnade.core.table_outline import html_of_outline
 from colonnade.errors import ConfigError, TableError
 from colonnade.run import run_files, training_loop
 from colonnade.run.absence import DropOuts
@@ -72,6 +73,20 @@ class Run:
         self.evaluated: dict[str, Any] = {}  # what a report shows of the last evaluation
         self.test_tables: Sequence[Table] | None = None
         self.view_folders: dict[Path, ViewFolder] = {}  # where its view was written, with what is there
+
+    def __repr__(self) -> str:
+        return f"Run({', '.join(f'{what}: {said}' for what, said in self._outline())})"
+
+    def _repr_html_(self) -> str:
+        return html_of_outline("Run", self._outline())
+
+    def _outline(self) -> list[tuple[str, str]]:
+        """What a notebook shows of the run."""
+        metrics = self.history[-1] if self.history else {}
+        said = [(name, f"{value:.4g}") for name, value in metrics.items() if name not in ("round", "seconds")]
+        parties = ("parties", ", ".join(self.parties.names))
+        rounds = ("rounds", f"{self.round:,} of {self.settings.rounds:,}")
+        return [("method", self.method.name), parties, rounds, *said, ("bytes sent", f"{self.ledger.total:,}")]
 
     # what the run is made of
 

@@ -19,6 +19,7 @@ from colonnade.tables.align.align_sheets import align, who_learns
 from colonnade.tables.align.align_terms import MODES
 from colonnade.tables.prepare import Preparation
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.sheet_list import check_sheets
 from colonnade.wire.ledger import Ledger
 
 CHUNK = 1 << 16  # rows that are prepared at once, or more if they are narrow: each time all files are read
@@ -72,9 +73,10 @@ def score(
     predictions = [_predicted(run, sheets, preparations, group, policy) for group in groups]
     rows = np.concatenate([group.rows[owner.name] for group in groups])
     order = np.argsort(rows)
-    return Scores(
-        ids=owner.ids_at(rows[order]),
-        values=torch.cat(predictions)[torch.from_numpy(order)],
+    return Scores.of(
+        owner,
+        rows[order],
+        torch.cat(predictions)[torch.from_numpy(order)],
         names=run.names or tuple(map(str, range(run.task.outputs))),
         task=run.task.name,
         notes=tuple(_notes(owner, groups, policy, asks=not run.method.predicts_alone)),
@@ -97,8 +99,7 @@ def who_will_learn(run: Run, sheets: Sequence[Sheet], mode: str, missing: str | 
 
 def _checked(run: Run, sheets: Sequence[Sheet]) -> tuple[Sheet, dict[str, Preparation]]:
     """The owner's sheet, and every party's preparation from the training."""
-    if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
-        raise TableError("no sheets came; give a list of what colonnade.read gives, the owner's first.")
+    check_sheets(sheets, "the owner's first")
     if not run.preparations:
         raise ConfigError(
             "the run was trained on tables that colonnade.prepare did not make; prepare new ones alike and use "

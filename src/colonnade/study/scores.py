@@ -6,11 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from colonnade.errors import ConfigError, FolderError
+from colonnade.tables.sheets import Sheet
 from colonnade.tables.sheets.arrow import arrow
 from colonnade.wire.ledger import Ledger
 
@@ -19,10 +21,10 @@ SUFFIXES = (".csv", ".parquet")
 
 @dataclass(frozen=True)
 class Scores:
-    """The ids of the owner's rows, in the order of its file, and the model's prediction for each."""
+    """The ids of the owner's rows, as its file has them and in its order, and the model's prediction for each."""
 
-    ids: np.ndarray
-    values: Tensor
+    ids: np.ndarray = field(repr=False)
+    values: Tensor = field(repr=False)
     """Class probabilities [rows, classes], values [rows], or the probabilities of several labels [rows, labels]."""
     names: tuple[str, ...]
     """The classes' or labels' names."""
@@ -31,17 +33,28 @@ class Scores:
     """Which rows were not scored, or without whom."""
     ledger: Ledger = field(default_factory=Ledger, repr=False)
     """What the alignment sent; what the predictions sent is in the run's."""
+    id: str = "id"
+    """The name of the column of ids, in the owner's file and in the one that is written."""
+    rows: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
+    """The numbers of the rows in the owner's file."""
+
+    @classmethod
+    def of(cls, owner: Sheet, rows: np.ndarray, values: Tensor, **more: Any) -> Scores:
+        """The scores of these rows of the owner's file."""
+        return cls(owner.own_ids_at(rows), values, id=owner.id, rows=rows, **more)
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of the file: the id, the likeliest class if there is one, and one per class, label or value."""
-        columns: dict[str, np.ndarray] = {"id": self.ids}
+        predicted = self._predicted()
+        return {"id" if self.id in predicted else self.id: self.ids, **predicted}
+
+    def _predicted(self) -> dict[str, np.ndarray]:
         values = self.values.numpy()
         if self.task == "values":
-            return columns | {"value": values}
-        if self.task == "classes":
-            columns["class"] = np.array(self.names)[values.argmax(1)]
-        return columns | {f"p({name})": values[:, k] for k, name in enumerate(self.names)}
+            return {"value": values}
+        likeliest = {"class": np.array(self.names)[values.argmax(1)]} if self.task == "classes" else {}
+        return likeliest | {f"p({name})": values[:, k] for k, name in enumerate(self.names)}
 
     def write(self, path: str | Path) -> Path:
         """Write a CSV or Parquet file, whole or not at all."""

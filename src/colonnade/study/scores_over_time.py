@@ -51,7 +51,7 @@ def dated_owner(run: Run, sheet: Sheet, label: str | list[str] | None, split: Ti
 
 def scores_over_time(scores: Scores, owner: Sheet, split: TimeSplit) -> list[dict[str, Any]]:
     """Rows, observed and predicted mean, score and stability of each period; ``owner`` is of :func:`dated_owner`."""
-    rows = np.flatnonzero(np.isin(owner.ids, scores.ids))  # scores are in the order of the owner's file
+    rows = scores.rows
     dates = dates_of(owner, split.column, rows, leave_out=split.missing == "leave out")
     known = ~np.isnat(dates)
     labels = labels_of(owner, scores.task, rows[known], scores.names if scores.task == "classes" else ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, astuple, dataclass, fields, replace
+from html import escape
 from typing import Any
 
 from colonnade.core.schedule import OWNER
@@ -89,6 +90,16 @@ class Ledger:
         line.overhead += size.overhead
         if line.summed is not summed:
             line.summed = _both_summed(line.summed, summed)
+
+    def __repr__(self) -> str:
+        return f"Ledger({sum(line.messages for line in self.rows):,} messages, {self.total:,} bytes)"
+
+    def _repr_html_(self) -> str:
+        names = [field.name for field in fields(Line)]
+        cells = [[escape(str(value)) for value in astuple(line)] for line in self.rows]
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
+        return f"<table><caption>{escape(repr(self))}</caption><tr>{head}</tr>{body}</table>"
 
     @property
     def rows(self) -> list[Line]:

@@ -32,6 +32,7 @@ from colonnade.runtime.loop import LoopGroup
 from colonnade.runtime.remote.history import History
 from colonnade.runtime.remote.packet import Packet
 from colonnade.runtime.remote.request_server import Fields, RequestServer, log_failure
+from colonnade.runtime.remote.run_position import RunPosition
 from colonnade.runtime.remote.scope import ANYTHING, Scope
 from colonnade.runtime.remote.state_store import MemoryStates, StateStore
 from colonnade.runtime.schema import Schema, kinds_of
@@ -142,7 +143,7 @@ class PartyServer(RequestServer):
         self.schedule = schedule_of(how, rows, several_owners=spec.method.several_owners, places=spec.places)
         self.witness = witness_of(rows, self.schedule, spec.record) if spec.record else None
         self.half = PartyHalf(self.name, self.ends, blind=self.blinded, witness=self.witness)
-        self.history, self.peaks = History(spec.schema, self.blinded), Peaks()
+        self.history, self.position, self.peaks = History(spec.schema, self.blinded), RunPosition(self.name), Peaks()
         for name, table in spec.tables.items():
             self.place(name, table)
         self._turns: dict[str, tuple[int, Any, Turn]] = {}  # by leader, as those of several overlap: number and facts
@@ -298,6 +299,7 @@ class PartyServer(RequestServer):
                     f"part {packet.part} of round {packet.round} on '{packet.table}' came to '{self.name}', which "
                     f"agreed to {self.spec.settings.rounds} rounds on 'train', each in one part."
                 )
+            self.position.begin(packet.round)
             return self.schedule.batch_of(packet.round) if owner is None else self.schedule.rows_of(packet.round, owner)
         if packet.round > self.spec.settings.rounds:
             raise MessageError(
@@ -323,7 +325,8 @@ class PartyServer(RequestServer):
     def _keep(self, packet: Packet) -> Fields:
         """Keep the present state on this party's own disk; only its number travels."""
         needed = self._numbers(packet, "needed")
-        return {"kept": torch.tensor([self.keeping.keep(self.states() | self.history.state(), needed)])}
+        state = self.states() | self.history.state() | self.position.state()
+        return {"kept": torch.tensor([self.keeping.keep(state, needed)])}
 
     def take_up(self) -> None:
         """After a restart: begin where the newest state was kept, if one was."""
@@ -345,6 +348,7 @@ class PartyServer(RequestServer):
         self.group.load({self.spec.member: state})
         self.half.end.load(under(state, "seal"))
         self.history.load(state)
+        self.position.load(state)
         self._turns = {}
         if self.witness is not None:
             self.witness.go_back()

@@ -23,6 +23,7 @@ from colonnade.tables.align.comparison import too_few
 from colonnade.tables.align.id_texts import texts
 from colonnade.tables.align.left_join import joined, order_of, pair_terms, places_of
 from colonnade.tables.align.mask_work import MaskWork, Workers
+from colonnade.tables.sheets.sheet_list import refuse_frames
 from colonnade.wire.ends import Ends
 from colonnade.wire.ledger import OWNER
 from colonnade.wire.owner_half import OwnerHalf
@@ -174,6 +175,7 @@ def _groups(ids: list[list[bytes]], terms: AlignTerms, workers: Workers | None =
 
 
 def _names(sheets: Sequence[HasIds], names: Sequence[str] | None) -> tuple[str, ...]:
+    refuse_frames(sheets)
     if not isinstance(sheets, Sequence) or isinstance(sheets, str) or len(sheets) < 2:
         raise TableError("an alignment is between two parties or more; give a list of their tables, the owner's first.")
     for sheet in sheets:

@@ -15,6 +15,7 @@ from colonnade.tables.prepare.preparation import Preparation, fit
 from colonnade.tables.prepare.row_parts import SHARE, RowParts, random_parts
 from colonnade.tables.prepare.time_split import TimeSplit
 from colonnade.tables.sheets import Sheet
+from colonnade.tables.sheets.sheet_list import check_sheets
 
 
 def prepare(
@@ -171,8 +172,7 @@ def refuse_both(test: float | None) -> None:
 
 
 def _owner_first(sheets: Sequence[Sheet]) -> list[Sheet]:
-    if isinstance(sheets, Sheet) or not sheets or not all(isinstance(sheet, Sheet) for sheet in sheets):
-        raise TableError("no sheets came; give a list of what colonnade.read gives, one per organisation.")
+    check_sheets(sheets, "one per organisation")
     owners = [sheet for sheet in sheets if sheet.labels]
     if len(owners) != 1:
         named = ", ".join(f"'{sheet.name}'" for sheet in owners) or "none"

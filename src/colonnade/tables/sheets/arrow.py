@@ -16,3 +16,14 @@ def arrow(module: str = "pyarrow") -> Any:
         raise ConfigError(
             "reading files needs pyarrow, which is not installed; pip install 'colonnade[tables]'."
         ) from error
+
+
+def as_texts(values: Any) -> Any:
+    """An array cast to texts.
+
+    A part of an array is copied first: Arrow 26 lower-cases other rows of long texts that were cast from a part.
+    """
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    if values.offset and not pa.types.is_string(values.type):
+        values = values.take(pa.array(range(len(values)), pa.int64()))
+    return pc.cast(values, pa.string())

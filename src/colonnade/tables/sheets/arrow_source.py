@@ -1,4 +1,4 @@
-"""Arrow data: IPC and Feather files as streams of batches, and tables or streams that a program holds in memory."""
+"""Arrow data: IPC and Feather files as streams of batches, and tables, frames or streams that a program holds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from colonnade.errors import TableError
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.frames import table_of
 from colonnade.tables.sheets.id_rules import is_text
 from colonnade.tables.sheets.ipc_sizes import FILE_MAGIC, FIRST, check_unpacked
 from colonnade.tables.sheets.limits import LONGEST_VALUE, check_cells
@@ -107,17 +108,13 @@ def longest_text(column: Any) -> int:
 
 
 class ArrowData:
-    """A table, a batch or a stream of batches that a program gave; a stream is read once, into memory."""
+    """A table, a frame or a stream of batches that a program gave; a stream is read once, into memory."""
 
     typed = True
 
     def __init__(self, data: Any) -> None:
-        pa = arrow()
         self.path = Path("table")
-        try:
-            self.table = _as_table(pa, data)
-        except (pa.ArrowException, OSError) as error:
-            raise TableError(f"the Arrow stream cannot be read ({' '.join(str(error).split())[:160]}).") from error
+        self.table = table_of(data)
         self.names: tuple[str, ...] = tuple(self.table.column_names)
         self.types: dict[str, Any] = dict(zip(self.names, self.table.schema.types, strict=True))
         self.rows: int = self.table.num_rows
@@ -139,19 +136,3 @@ class ArrowData:
         for batch in whole.to_batches():
             total.update(memoryview(batch.serialize()))
         return total.digest()
-
-
-def is_arrow_data(data: Any) -> bool:
-    """Whether it is Arrow data in memory: a table, a batch or a reader, without importing pyarrow for a path."""
-    module = type(data).__module__
-    return module.partition(".")[0] == "pyarrow" and not hasattr(data, "__fspath__")
-
-
-def _as_table(pa: Any, data: Any) -> Any:
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
-    raise TableError(f"a {type(data).__name__} came as files; give paths, a pyarrow.Table or a RecordBatchReader.")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import TableError, unknown
-from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.arrow import arrow, as_texts
 
 RULE = ("trim", "nfkc", "casefold", "whole")
 _SPACE = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"  # the ASCII characters that str.strip removes
@@ -84,7 +84,7 @@ def normalise(texts: Any, rule: Sequence[str]) -> Any:
 
 def id_texts(values: Any, sheet: str, column: str) -> Any:
     """A column of ids as Arrow texts, before any rule."""
-    pa, pc = arrow(), arrow("pyarrow.compute")
+    pa = arrow()
     kind = values.type
     if pa.types.is_dictionary(kind):
         return id_texts(values.dictionary_decode(), sheet, column)
@@ -95,7 +95,7 @@ def id_texts(values: Any, sheet: str, column: str) -> Any:
             f"the id column '{column}' of '{sheet}' holds {kind} values; ids are texts or whole numbers: "
             "choose another column with id=."
         )
-    return pc.cast(values, pa.string())
+    return as_texts(values)
 
 
 def is_text(kind: Any) -> bool:
@@ -150,5 +150,6 @@ def refuse_duplicates(texts: Any, sieve: np.ndarray, sheet: str, column: str) ->
     count = len(several)
     raise TableError(
         f"{count} id{'s' if count > 1 else ''} of '{sheet}' (column '{column}') occur{'' if count > 1 else 's'} more "
-        f"than once after normalisation, such as {shown}; ids must be unique: drop or merge those rows."
+        f"than once after normalisation, such as {shown}; ids must be unique: drop or merge those rows, "
+        "or write duplicates = 'first' or 'last'."
     )

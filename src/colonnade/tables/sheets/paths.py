@@ -5,15 +5,16 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ConfigError, TableError
-from colonnade.tables.sheets.arrow_source import ArrowData, ArrowFile, is_arrow_data
+from colonnade.tables.sheets.arrow_source import ArrowData, ArrowFile
 from colonnade.tables.sheets.csv_file import CsvFile
 from colonnade.tables.sheets.duckdb_source import SCHEME, DuckSource
+from colonnade.tables.sheets.frames import is_frame
 from colonnade.tables.sheets.limits import DUCK_SIZE
 from colonnade.tables.sheets.parquet_file import ParquetFile
 
@@ -27,12 +28,13 @@ _ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 def find_sources(files: Any) -> list[Any]:
     """The files of a path, a glob such as ``part-*.parquet``, or a list of those; a glob's in order of their names.
 
-    Texts that name a DuckDB table or query, and Arrow data in memory, stand for themselves.
+    Texts that name a DuckDB table or query, and tables in memory, stand for themselves.
     """
-    asked = [files] if isinstance(files, str | os.PathLike) or is_arrow_data(files) else list(files)
+    one = isinstance(files, str | os.PathLike) or is_frame(files) or not isinstance(files, Iterable)
+    asked = [files] if one else list(files)
     if not asked:
         raise ConfigError("no file came; give a path, a glob such as 'part-*.parquet', or a list of those.")
-    found = [source for one in asked for source in ([one] if _is_no_file(one) else _found(os.fspath(one)))]
+    found = [source for one in asked for source in ([one] if _is_no_file(one) else _found(_path(one)))]
     paths = [source for source in found if isinstance(source, Path)]
     if len(set(paths)) != len(paths):
         raise ConfigError(f"a file came twice among {', '.join(map(str, paths))}; give each once.")
@@ -40,7 +42,16 @@ def find_sources(files: Any) -> list[Any]:
 
 
 def _is_no_file(one: Any) -> bool:
-    return is_arrow_data(one) or (isinstance(one, str) and one.startswith(SCHEME))
+    return is_frame(one) or (isinstance(one, str) and one.startswith(SCHEME))
+
+
+def _path(one: Any) -> str:
+    if isinstance(one, str | os.PathLike):
+        return os.fspath(one)
+    raise TableError(
+        f"a {type(one).__name__} came where files are expected; give paths, or a DataFrame or Arrow table, which has "
+        "named columns and one of ids."
+    )
 
 
 def _found(pattern: str) -> list[Path]:

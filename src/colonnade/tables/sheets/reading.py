@@ -11,11 +11,13 @@ import numpy as np
 
 from colonnade.errors import ConfigError, TableError
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.duckdb_source import DuckSource
 from colonnade.tables.sheets.id_rules import RULE, hashes, id_texts, is_text, make_rule, normalise, refuse_duplicates
 from colonnade.tables.sheets.kinds import EMPTY, Guess, kind_of_type, listed_kinds
 from colonnade.tables.sheets.limits import check_id_length, check_ids
 from colonnade.tables.sheets.names import shown_names
 from colonnade.tables.sheets.paths import File, digest_of, find_sources, name_of, open_source, size_of
+from colonnade.tables.sheets.row_rules import RowRules, one_row_each, rows_with_id
 from colonnade.tables.sheets.sheet import Sheet
 from colonnade.tables.sheets.values import MISSING, Words
 
@@ -38,16 +40,21 @@ def read(
     decimal: str = ".",
     missing: Sequence[str] = MISSING,
     normalise: str | Sequence[str] = RULE,
+    duplicates: str = "refuse",
+    no_id: str = "refuse",
 ) -> Sheet:
     r"""One organisation's files as a sheet: CSV (plain or ``.gz``), Parquet, Arrow, one or many with the same columns.
 
     A source may also be a table or a query of a DuckDB database (``"duckdb:shop.duckdb?table=customers"``,
-    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a ``pyarrow.Table`` or ``RecordBatchReader`` in memory.
+    ``"duckdb:shop.duckdb?query=SELECT ..."``), or a table in memory: a DataFrame of pandas or
+    Polars, a ``pyarrow.Table``, or whatever else has ``__arrow_c_stream__``.
 
     ``id`` is the column that identifies the person of a row; its values are compared as texts under the rule
     ``normalise``, which must be the same at all parties. ``label`` names the owner's label column, or several.
     Columns are numbers or categories by their values, unless ``numbers``, ``categories`` or ``leave_out`` list them.
     ``missing`` are the texts that mean that a value is missing. ``name`` is by default the file's.
+    An id that occurs more than once is refused, unless ``duplicates`` says that its "first" or "last" row is kept; rows
+    without an id are refused, unless ``no_id="drop"``.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "bank.csv"
@@ -56,14 +63,15 @@ def read(
     >>> sheet.name, sheet.ids.tolist(), sheet.kinds
     ('bank', ['ann', 'bob'], {'age': 'number', 'job': 'category'})
     """
-    rule, found = make_rule(normalise), find_sources(files)
+    rule, found, row_rules = make_rule(normalise), find_sources(files), RowRules(duplicates, no_id)
     labels = (label,) if isinstance(label, str) else tuple(label or ())
     lists = [_names(numbers, "numbers"), _names(categories, "categories"), _names(leave_out, "leave_out")]
     words = Words(tuple(missing), _one_sign(decimal, "decimal"))
     if delimiter:
         _one_sign(delimiter, "delimiter")
     sources = tuple(open_source(one, delimiter, encoding, id) for one in found)  # first: it finds most problems
-    digest = digest_of(sources)
+    _check_order(sources, duplicates)
+    digest = row_rules.digest(digest_of(sources))
     sheet_name = name_of([source.path for source in sources]) if name is None else name
     _check_columns(sources, sheet_name, id, labels, [column for columns in lists for column in columns])
     stated = listed_kinds(*lists)
@@ -71,6 +79,7 @@ def read(
     reading = _Reading(sheet_name, id, rule, words, features)
     for source in sources:
         reading.read(source)
+    texts, kept = reading.finished_ids(row_rules)
     return Sheet(
         name=sheet_name,
         id=id,
@@ -78,10 +87,12 @@ def read(
         kinds={column: stated.get(column) or reading.kind(sources, column) for column in features},
         rule=rule,
         digest=digest,
-        rows=sum(source.rows for source in sources),
+        rows=len(texts),
         words=words,
         sources=sources,
-        id_texts=reading.finished_ids(),
+        id_texts=texts,
+        row_rules=row_rules,
+        kept=kept,
     )
 
 
@@ -119,16 +130,25 @@ class _Reading:
         kinds = [kind_of_type(source.types[column]) for source in sources]
         return next((kind for kind in kinds if kind != EMPTY), EMPTY)
 
-    def finished_ids(self) -> Any:
-        """All ids as one Arrow array, if none is missing and none occurs twice."""
-        if self.missing:
+    def finished_ids(self, rules: RowRules) -> tuple[Any, np.ndarray | None]:
+        """All ids as one Arrow array, none missing and none twice; and which rows have them, if not all."""
+        if self.missing and rules.no_id == "refuse":
             raise TableError(
-                f"{self.missing} rows of '{self.name}' have no id in column '{self.id}'; fill or drop those rows."
+                f"{self.missing} rows of '{self.name}' have no id in column '{self.id}'; fill or drop those rows, or "
+                "write no_id = 'drop'."
             )
         texts = arrow().chunked_array(self.ids, arrow().string())
         sieve, self.sieve = np.concatenate(self.sieve), []  # drop the parts: ten million hashes are 80 MB
-        refuse_duplicates(texts, sieve, self.name, self.id)
-        return texts
+        rows, kept = len(texts), np.arange(0)
+        if self.missing:
+            kept = rows_with_id(texts, self.name, self.id)
+            texts, sieve = texts.take(arrow().array(kept)), sieve[kept]
+        if rules.duplicates == "refuse":
+            refuse_duplicates(texts, sieve, self.name, self.id)
+        else:
+            once = one_row_each(texts, rules.duplicates, self.name)
+            texts, kept = texts.take(arrow().array(once)), kept[once] if self.missing else once
+        return texts, None if len(texts) == rows else kept
 
     def _keep_ids(self, raw: Any) -> None:
         pc = arrow("pyarrow.compute")
@@ -145,6 +165,14 @@ class _Reading:
     def _watch(self, columns: list[str], batch: Any, typed: bool) -> None:
         for column in columns if batch is not None else ():
             self.guesses.setdefault(column, Guess(self.words, text=typed)).watch(batch.column(column))
+
+
+def _check_order(sources: Sequence[File], duplicates: str) -> None:
+    if duplicates != "refuse" and any(isinstance(source, DuckSource) for source in sources):
+        raise ConfigError(
+            f"duplicates = '{duplicates}' came for a DuckDB source, whose rows of one id have no order; let its query "
+            "keep one row of each id."
+        )
 
 
 def _parts(texts: Any) -> Iterator[Any]:

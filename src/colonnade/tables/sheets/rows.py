@@ -17,7 +17,8 @@ class WantedRows:
     [[2, 5], [1, 2]]
     """
 
-    def __init__(self, rows: Any, total: int) -> None:
+    def __init__(self, rows: Any, total: int, places: np.ndarray | None = None) -> None:
+        """``places`` are where the rows stand in the stream, if it has others beside them."""
         chosen = np.arange(total) if rows is None else np.asarray(rows)
         if chosen.dtype == bool and chosen.shape == (total,):
             chosen = chosen.nonzero()[0]
@@ -26,6 +27,7 @@ class WantedRows:
         chosen = chosen.astype(np.int64)
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < total:
             raise TableError(f"rows up to {chosen.max()} are wanted of a file with {total}; count from 0.")
+        chosen = chosen if places is None else places[chosen]
         self.count = len(chosen)
         self._order = np.argsort(chosen, kind="stable")
         self._sorted = chosen[self._order]

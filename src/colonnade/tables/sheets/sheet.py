@@ -12,9 +12,11 @@ import numpy as np
 
 from colonnade.errors import TableError, printable
 from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.id_rules import id_texts
 from colonnade.tables.sheets.kinds import CATEGORY, LEFT_OUT, NUMBER
 from colonnade.tables.sheets.names import shown_names
 from colonnade.tables.sheets.paths import File, digest_of
+from colonnade.tables.sheets.row_rules import RowRules
 from colonnade.tables.sheets.rows import WantedRows
 from colonnade.tables.sheets.values import Piece, Words, examples
 
@@ -40,6 +42,9 @@ class Sheet:
     sources: tuple[File, ...] = field(repr=False)
     id_texts: Any = field(repr=False)
     """The normalised ids as an Arrow array, a third of the memory of ``ids``."""
+    row_rules: RowRules = field(default_factory=RowRules)
+    kept: np.ndarray | None = field(default=None, repr=False)
+    """Which rows of the files these are, if the rules took some away."""
 
     @cached_property
     def ids(self) -> np.ndarray:
@@ -59,6 +64,14 @@ class Sheet:
                 ids[at : at + len(piece)] = piece.to_numpy(zero_copy_only=False)
                 at += len(piece)
         return ids
+
+    def own_ids_at(self, rows: Any) -> np.ndarray:
+        """The ids of these rows as the files have them, which other tables of this organisation are joined by."""
+        own = np.empty(WantedRows(rows, self.rows).count, object)
+        for piece in self.pieces([self.id], rows):
+            texts = id_texts(piece.values[self.id], self.name, self.id)
+            own[piece.places] = texts.to_numpy(zero_copy_only=False)
+        return own
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -81,7 +94,7 @@ class Sheet:
 
     def check_unchanged(self) -> None:
         """Refuse to go on if the files have changed since they were read."""
-        now = digest_of(self.sources)
+        now = self.row_rules.digest(digest_of(self.sources))
         if now != self.digest:
             raise TableError(
                 f"the files of '{self.name}' have changed since they were read (SHA-256 {now[:12]}..., it was "
@@ -91,7 +104,7 @@ class Sheet:
     def pieces(self, columns: Sequence[str], rows: Any = None) -> Iterator[Piece]:
         """The wanted rows of some columns, a batch at a time, in the order of the files."""
         self.check_columns(columns)
-        wanted = WantedRows(rows, self.rows)
+        wanted = WantedRows(rows, self.rows, self.kept)
         start = 0
         for source in self.sources:
             yield from self._pieces_of(source, start, columns, wanted)
@@ -119,6 +132,9 @@ class Sheet:
                 values = piece.numbers(name) if kind is np.float32 else piece.texts(name).to_numpy(zero_copy_only=False)
                 arrays[name][piece.places] = values
         return arrays
+
+    def __len__(self) -> int:
+        return self.rows
 
     def describe(self) -> str:
         """A table of the columns for the party itself: kind, number of missing values, a few examples."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.errors import TableError, printable
-from colonnade.tables.sheets.arrow import arrow
+from colonnade.tables.sheets.arrow import arrow, as_texts
 from colonnade.tables.sheets.id_rules import WHOLE, is_text
 
 MISSING = ("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "Null", "null")
@@ -31,7 +31,7 @@ class Words:
     def cleaned(self, texts: Any) -> Any:
         """Texts without surrounding white space, null for those that mean a missing value."""
         pa, pc = arrow(), arrow("pyarrow.compute")
-        texts = pc.utf8_trim_whitespace(pc.cast(texts, pa.string()))
+        texts = pc.utf8_trim_whitespace(as_texts(texts))
         absent = pc.is_in(texts, value_set=pa.array(self.missing, pa.string()))
         return pc.if_else(absent, pa.scalar(None, pa.string()), texts)
 
@@ -89,7 +89,7 @@ class Piece:
         if pa.types.is_floating(values.type):
             values = pc.if_else(pc.is_finite(values), values, None)
         try:
-            return pc.cast(values, pa.string())
+            return as_texts(values)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             raise TableError(
                 f"column '{column}' of '{self.sheet}' holds {values.type} values where categories are expected; "
