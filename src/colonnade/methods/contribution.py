@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from colonnade.core.method import Mine, Owner, Parties, Turn, owner_step
 from colonnade.errors import ConfigError
@@ -98,7 +99,7 @@ def measure(
 ) -> None:
     """Add the passive parties' contributions in this round to the owner's sums; ``direction`` is ``steepest``'s."""
     (moved,) = parties.ask(shift, turn, all=direction, to=[0])
-    owner.contributions[1:] += left_out(moved.along, slopes, lr)
+    owner.contributions += pad(left_out(moved.along, slopes, lr), (1, 0))  # the owner's own is not measured
     owner.measured += 1
 
 

@@ -125,10 +125,10 @@ class LASER(SplitNetworks):
 
 def _members(owner: Owner, known: Tensor, turn: Turn) -> Tensor:
     """Who is in each row's random set of every size [M, M, b]: the first so many of a random order."""
-    draws = torch.rand(known.shape, generator=owner.randomness.generator("sets", turn.round)).to(known.device)
+    draws = torch.rand(known.shape, generator=owner.randomness.generator("sets", turn.round))
     if owner.has_columns:
         draws[0] = -1.0
-    places = draws.masked_fill(~known, 2.0).argsort(0).argsort(0)
+    places = owner.device.bring(draws).masked_fill(~known, 2.0).argsort(0).argsort(0)
     sizes = torch.arange(1, len(known) + 1, device=known.device).view(-1, 1, 1)
     return (places < sizes) & known
 
