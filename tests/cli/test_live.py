@@ -219,7 +219,9 @@ def test_the_usual_bar_says_how_far_on_every_width(monkeypatch, width, facts):
     monkeypatch.setattr(progress, "err", console)
     run = fake_run()
     run.schedule = SimpleNamespace(rounds_per_epoch=10)
+    run.parties = SimpleNamespace(backend=SimpleNamespace(cores=2))
     with progress.bars() as bars:
         progress.follow(bars, "vimadmm")(run)
     assert "120/500" in written(console) and "vimadmm" in written(console)
-    assert ("accuracy 91.7 %" in written(console)) is facts and "…" not in written(console)
+    assert ("accuracy 91.7 %" in written(console)) is facts and ("2 cores" in written(console)) is facts
+    assert "…" not in written(console)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from colonnade.cli.align_command import aligning, who_learns_of
 from colonnade.cli.app import Json, Quiet, app, clean, echo, out, print_json
-from colonnade.jobs.job_file import Job, read_job
-from colonnade.jobs.plan_job import assumptions, plan_job
-from colonnade.jobs.table_sections import Files
 from colonnade.report.words import duration, size
-from colonnade.study.cost.estimate import Cost, CostEstimate
-from colonnade.study.cost.link import USUAL, link_of
+
+if TYPE_CHECKING:
+    from colonnade.jobs.job_file import Job
+    from colonnade.study.cost.estimate import Cost, CostEstimate
 
 
 @app.command(epilog="Example: colonnade plan examples/job.toml --link 100mbit,50ms")
@@ -35,6 +34,10 @@ def plan(
 
     A few rounds are rehearsed in this process, with the requests and replies of a federation. Nothing is kept.
     """
+    from colonnade.jobs.job_file import read_job
+    from colonnade.jobs.plan_job import assumptions
+    from colonnade.study.cost.link import USUAL, link_of
+
     links = [link_of(text) for text in link] if link else list(USUAL)
     what = read_job(job)
     estimate = _estimate(what, quiet=quiet)
@@ -47,6 +50,9 @@ def plan(
 
 
 def _estimate(job: Job, *, quiet: bool) -> CostEstimate:
+    from colonnade.jobs.plan_job import plan_job
+    from colonnade.jobs.table_sections import Files
+
     if not isinstance(job.data, Files):
         return plan_job(job)
     with aligning(who_learns_of(job.data), quiet=quiet) as on_progress:
@@ -54,6 +60,8 @@ def _estimate(job: Job, *, quiet: bool) -> CostEstimate:
 
 
 def _tell(job: Job, estimate: CostEstimate, costs: list[Cost]) -> None:
+    from colonnade.jobs.plan_job import assumptions
+
     total = size(estimate.bytes)
     echo(f"{job.method.name}, {estimate.rounds} rounds at most: {estimate.trips} round trips, {total}")
     facts = estimate.to_json()["parts"]
