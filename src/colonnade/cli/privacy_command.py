@@ -33,17 +33,11 @@ DISPROVED = 4
 def audit(
     run: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="A run folder, or a side's job folder; without it, a rehearsal by --method and --data.",
-        ),
+        typer.Argument(metavar="[RUN]", help="A run folder, or a side's job folder; without it, a rehearsal."),
     ] = None,
     job: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="The job of a run on files, or the own file of a side.",
-        ),
+        typer.Option(metavar="FILE.toml", help="The job of a run on files, or the own file of a side."),
     ] = None,
     method: Annotated[str | None, typer.Option(metavar="M", help="Rehearse: train this method, then audit it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="D", help="Rehearse: on this named data set.")] = None,

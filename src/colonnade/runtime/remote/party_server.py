@@ -114,16 +114,8 @@ class PartyServer(RequestServer):
     """One party's process: rows, networks, and its end of the channel."""
 
     def __init__(self, spec: PartySpec, keeping: StateStore | None = None) -> None:
-        handlers = {
-            "step": self._step,
-            "sum": self._sum,
-            "blind": self._blind,
-            "keep": self._keep,
-            "back": self._back,
-            "place": self._placed,
-            "spent": self._spent,
-            "end": self._end,
-        }
+        handlers = {"step": self._step, "sum": self._sum, "blind": self._blind, "place": self._placed}
+        handlers |= {"keep": self._keep, "back": self._back, "spent": self._spent, "end": self._end}
         super().__init__(spec.name, {"job": spec.job, "session": spec.session, "plan": spec.schema.digest}, handlers)
         self.spec = spec
         self.keeping = MemoryStates() if keeping is None else keeping
