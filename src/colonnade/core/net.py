@@ -33,7 +33,7 @@ class Net(ABC):
 
     def put(self, flat: Tensor) -> None:
         """Replace all parameters by the result of :meth:`flat` of this network or one with the same shapes."""
-        sizes = [parameter[(0,) * self.party_axes].numel() for parameter in self.parameters]
+        sizes = [parameter.shape[self.party_axes :].numel() for parameter in self.parameters]
         with torch.no_grad():
             for parameter, values in zip(self.parameters, flat.split(sizes, dim=-1), strict=True):
                 parameter.copy_(values.reshape(*values.shape[:-1], *parameter.shape[self.party_axes :]))

@@ -21,9 +21,9 @@ def arrow(module: str = "pyarrow") -> Any:
 def as_texts(values: Any) -> Any:
     """An array cast to texts.
 
-    A part of an array is copied first: Arrow 26 lower-cases other rows of long texts that were cast from a part.
+    A part of an array of long texts is copied first: once it is cast, Arrow 26 would lower-case other rows.
     """
     pa, pc = arrow(), arrow("pyarrow.compute")
-    if values.offset and not pa.types.is_string(values.type):
+    if values.offset and (pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)):
         values = values.take(pa.array(range(len(values)), pa.int64()))
     return pc.cast(values, pa.string())
