@@ -71,7 +71,26 @@ def find(data: str, name: str, seal: str, seed: int, budget: float) -> dict[str,
     trained, scores = time.process_time() - began, run.evaluate(test)
     found = cn.audit(run, train, budget=budget, seed=seed).to_json()
     utility = {"auc": scores["auc"]} if "auc" in scores else {"accuracy": scores["accuracy"]}
-    return {"audit": found, "utility": utility, "train_seconds": trained, "audit_seconds": found["seconds"]}
+    return {"audit": short(found), "utility": utility, "train_seconds": trained, "audit_seconds": found["seconds"]}
+
+
+FIGURES = ("metric", "attack", "control", "value", "low", "high")
+
+
+def short(audit: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of an audit: the verdicts with the figures of all attacks that were tried, without sentences."""
+
+    def tried(attempt: dict[str, Any]) -> dict[str, Any]:
+        figures = {key: attempt["advantage"][key] for key in FIGURES}
+        return {"attack": attempt["attack"], "word": attempt["word"], "advantage": figures}
+
+    kept = ("adversary", "of", "secret", "word", "declared", "by")
+    verdicts = [
+        {key: one[key] for key in kept}
+        | {"attempts": [tried(attempt) for attempt in one["attempts"] if attempt["advantage"] is not None]}
+        for one in audit["verdicts"]
+    ]
+    return {"worst": audit["worst"], "undeclared": audit["undeclared"], "rows": audit["rows"], "verdicts": verdicts}
 
 
 def worst(audit: dict[str, Any], secret: str) -> dict[str, Any] | None:

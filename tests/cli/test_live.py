@@ -213,7 +213,7 @@ def test_train_live_without_a_terminal(tmp_path, monkeypatch):
     assert (quiet.exit_code, quiet.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("width", "facts"), [(40, ""), (100, "accuracy 91.7 %"), (120, "accuracy 91.7 %  2 cores")])
+@pytest.mark.parametrize(("width", "facts"), [(40, ""), (80, "accuracy 91.7 %"), (100, "accuracy 91.7 %"), (120, "accuracy 91.7 %  2 cores")])
 def test_the_usual_bar_says_how_far_on_every_width(monkeypatch, width, facts):
     console = screen(width)
     monkeypatch.setattr(progress, "err", console)
@@ -221,7 +221,7 @@ def test_the_usual_bar_says_how_far_on_every_width(monkeypatch, width, facts):
     run.schedule = SimpleNamespace(rounds_per_epoch=10)
     run.parties = SimpleNamespace(backend=SimpleNamespace(cores=2))
     with progress.bars() as bars:
-        progress.follow(bars, "vimadmm")(run)
+        progress.follow(bars, "vimadmm-j-sealed" if width > 40 else "vimadmm")(run)
     assert "120/500" in written(console) and "vimadmm" in written(console)
     assert facts in written(console) and bool(facts) == ("accuracy" in written(console))
     assert "…" not in written(console)

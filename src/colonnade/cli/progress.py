@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from colonnade.run.training import Run
 
 NARROW = 80  # columns; on a narrower terminal a bar has no room for facts
+WIDE = 100  # from here on there is room for a long bar, and for epochs beside rounds
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def bars(*, quiet: bool = False) -> Iterator[Progress]:
     narrow = err.width < NARROW
     progress = Progress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=10 if narrow else 24),
+        BarColumn(bar_width=10 if err.width < WIDE else 24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}" if narrow else "{task.fields[unit]}  {task.fields[facts]}"),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
@@ -73,7 +74,8 @@ def score_in(row: dict[str, float], name: str) -> float | None:
 
 
 def _facts(run: Run) -> str:
-    facts = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}", size(run.ledger.bytes_for("train"))]
+    epoch = [f"epoch {run.round / run.schedule.rounds_per_epoch:.1f}"] if err.width >= WIDE else []
+    facts = [*epoch, size(run.ledger.bytes_for("train"))]
     name = run.task.score
     score = score_in(run.history[-1], name) if run.history else None
     facts += [f"{name} {metric(name, score)}"] if score is not None else []
