@@ -124,6 +124,7 @@ def states(poc: Poc, job: str, names: Mapping[str, str]) -> dict[str, dict[str, 
         kept = int(found[name]["kept"][0])
         folder = poc.kit(name) / "colonnade" / owner.name / "states" / f"{kept:08d}"
         found[name] = load_file(max(folder.glob("[0-9]*")) / "party.safetensors")
+        found[name].pop("run/round")  # how far the run is, which one process needs not tell its parties
     return found
 
 

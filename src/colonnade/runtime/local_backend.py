@@ -56,11 +56,13 @@ class LocalBackend(Backend):
             for group in self.grouping.asked(set(call.chosen), call.turn)
             if not call.absent.issuperset(group.members)
         ]
-        large, small = _by_size(groups, call.turn)
+        large, small = _by_size(groups, call.turn) if self._may_use > 1 else ([], groups)
         for group in small:
             replies.update(self._replies(group, call, messages))
-        for own in at_once([partial(self._replies, group, call, messages) for group in large], self._cores_for(large)):
-            replies.update(own)
+        if large:
+            jobs = [partial(self._replies, group, call, messages) for group in large]
+            for own in at_once(jobs, self._cores_for(large)):
+                replies.update(own)
         return {k: replies[k] for k in call.chosen if k not in call.absent} if call.absent else replies
 
     def _cores_for(self, groups: Sequence[Group]) -> int:

@@ -103,7 +103,11 @@ class Peaks:
     def note(self, sender: str, step: str, fields: Mapping[str, Tensor], turn: Turn) -> None:
         """Note the largest value of a message, which is finite."""
         for name, value in fields.items():
-            if value.is_floating_point() and value.numel() and (size := _largest(value)) > self.most:
+            if not value.is_floating_point() or not value.numel():
+                continue
+            low, high = value.aminmax()  # which needs no copy, as absolute values would
+            size = max(float(high), -float(low))
+            if size > self.most:
                 self.most, self.whose = size, f"'{sender}' in '{name}' of step '{step}' in round {turn.round}"
 
     def said(self, sentence: str) -> str:
@@ -123,12 +127,6 @@ class Peaks:
         """Refuse outputs that are not finite, if they are made of what came."""
         if self.whose and not all(bool(torch.isfinite(output).all()) for output in outputs):
             raise TrainingError(self.said(f"the outputs to {purpose} after {round} rounds are not finite."))
-
-
-def _largest(value: Tensor) -> float:
-    """The largest absolute value, without a copy of the others."""
-    low, high = value.aminmax()
-    return max(float(high), -float(low))
 
 
 @dataclass(frozen=True)
