@@ -213,7 +213,9 @@ def test_train_live_without_a_terminal(tmp_path, monkeypatch):
     assert (quiet.exit_code, quiet.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("width", "facts"), [(40, ""), (80, "accuracy 91.7 %"), (100, "accuracy 91.7 %"), (120, "accuracy 91.7 %  2 cores")])
+@pytest.mark.parametrize(
+    ("width", "facts"), [(40, ""), (80, "accuracy 91.7 %"), (100, "accuracy 91.7 %"), (120, "accuracy 91.7 %  2 cores")]
+)
 def test_the_usual_bar_says_how_far_on_every_width(monkeypatch, width, facts):
     console = screen(width)
     monkeypatch.setattr(progress, "err", console)

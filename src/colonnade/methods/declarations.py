@@ -61,7 +61,7 @@ def of_others(step: str) -> Disclosure:
 
 
 def of_predictions(step: str) -> Disclosure:
-    """What gradients of a party's embedding show it of the others' columns: what those predict is in every one."""
+    """What gradients, or residuals, show a party of the others' columns: what those predict is in every one."""
     note = "they hold what all columns predict, and with it a part of the others'"
     return Disclosure(step, "down", "columns", "leaks", given=_KNOWN_ROWS, note=note, stopped_by=("noise",))
 

@@ -32,7 +32,7 @@ from colonnade.core.state import under
 from colonnade.core.task import Values
 from colonnade.learners import make_learner
 from colonnade.methods.assistance import step_along, weights_of
-from colonnade.methods.declarations import of_labels, of_logits, of_nothing, of_numbers
+from colonnade.methods.declarations import of_labels, of_logits, of_nothing, of_numbers, of_predictions
 from colonnade.methods.gathering import check_scores
 from colonnade.methods.party_fits import draw_seed
 from colonnade.methods.steps import Logits
@@ -76,10 +76,10 @@ class GAL(Method):
 
     @property
     def disclosures(self) -> tuple[Disclosure, ...]:
-        """Residuals show labels; fits show columns, those of a linear learner the most."""
+        """Residuals show labels, and of others' columns what these predict; fits show columns, linear ones the most."""
         of_fit = of_numbers if self.learner.startswith("linear") else of_logits
         share = of_nothing("keep", "down", "labels", "one number about all rows")
-        return of_labels("assist"), of_fit("assist"), of_fit("add_up"), share
+        return of_labels("assist"), of_predictions("assist"), of_fit("assist"), of_fit("add_up"), share
 
     @property
     def whole_rounds(self) -> bool:
