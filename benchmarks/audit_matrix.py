@@ -74,7 +74,7 @@ def find(data: str, name: str, seal: str, seed: int, budget: float) -> dict[str,
     return {"audit": short(found), "utility": utility, "train_seconds": trained, "audit_seconds": found["seconds"]}
 
 
-FIGURES = ("metric", "attack", "control", "value", "low", "high")
+FIGURES = ("metric", "attack", "attack_low", "attack_high", "control", "value", "low", "high")
 
 
 def short(audit: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def picture(cells: dict[str, dict[str, Any]], path: Path) -> None:
     for name, cell in cells.items():
         for secret in ("labels", "columns"):
             verdict = worst(cell["audit"], secret)
-            drawn += [] if verdict is None else [{**verdict, "secret": f"{name}: {secret}"}]
+            if verdict is not None and deciding(verdict) is not None:
+                drawn.append({**verdict, "secret": f"{name}: {secret}"})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(audit_picture({"verdicts": drawn}).svg())
     print(f"picture: {path}")
