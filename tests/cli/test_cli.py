@@ -62,7 +62,7 @@ def test_train_writes_a_run_folder(job):
     folder = job.parent / "runs" / "vafl-digits-0"
     assert result.exit_code == 0
     assert "vafl on digits: accuracy" in result.stdout and "runs/vafl-digits-0/report.html" in result.stdout
-    assert "4/4 rounds" in result.stderr and "epoch 2.0" in result.stderr
+    assert "4/4 rounds" in result.stderr
     names = {path.name for path in folder.iterdir()}
     assert names == {"checkpoints", "config.json", "history.csv", "ledger.csv", "report.html"}
 
