@@ -41,7 +41,7 @@ from colonnade.federation.side_files import read_owner_file, read_party_file
 PARTY, LABEL, HALF = "campaign", "y", 8
 TEST = 0.2
 PHASES = ("meet", "align", "prepare", "train")
-JOB = """
+SIDES = """
 [federation]
 listen = "127.0.0.1:0"
 labels = "shown"
@@ -53,6 +53,10 @@ label = "y"
 [[party]]
 name = "campaign"
 key = "../campaign/identity.pub"
+"""
+JOB = (
+    SIDES
+    + """\
 [align]
 mode = "{mode}"
 minimum = 1000
@@ -64,6 +68,7 @@ method = "oneshot"
 seed = {seed}
 {more}
 """
+)
 ALLOWED = """
 [party]
 name = "campaign"

@@ -30,7 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import colonnade as cn
-from benchmarks.bank_halves import write_halves
+from benchmarks.bank_halves import SIDES, write_halves
 from benchmarks.federation import companies
 from benchmarks.kept import Kept
 from benchmarks.links import cpu_of
@@ -55,18 +55,9 @@ WAIT, NEAR, NEVER = 3600.0, 0.002, 10**6
 MNIST = {"vafl": "vafl", "vimadmm": "vimadmm, paper's messages", "vimadmm-j, sealed": "vimadmm-j, Blind, Bits(4)"}
 MEASURED = {"bank": 40, "vimadmm-j, sealed": 10, "vimadmm": 10, "vafl": 10}
 BATCH, PARTIES = 1024, 14
-BANK = """
-[federation]
-listen = "127.0.0.1:0"
-labels = "shown"
-[[party]]
-name = "bank"
-files = "bank.csv"
-id = "id"
-label = "y"
-[[party]]
-name = "campaign"
-key = "../campaign/identity.pub"
+BANK = (
+    SIDES
+    + """\
 [align]
 mode = "plain"
 [prepare]
@@ -74,6 +65,7 @@ test = 0.2
 [train]
 method = "splitnn"
 """
+)
 PARTY = """
 [party]
 name = "{name}"

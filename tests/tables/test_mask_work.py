@@ -11,9 +11,10 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import ConfigError, SealError
+from colonnade.runtime.cores import cores
 from colonnade.tables.align import alignment_party, curve, mask_work
 from colonnade.tables.align.curve import CurveMask
-from colonnade.tables.align.mask_work import MaskWork, Workers, cores
+from colonnade.tables.align.mask_work import MaskWork, Workers
 
 IDS = [b"person %d" % k for k in range(50)]
 

@@ -28,7 +28,7 @@ def cores() -> int:
     """
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    told = [int(said)] if said.isdigit() else []
+    told = [int(said)] if said.isdecimal() and int(said) else []
     return max(1, min([bound, *_quota(), *told, *_share]))
 
 

@@ -34,20 +34,12 @@ class Transport(Protocol):
         """Hang up."""
 
 
-class DirectTransport:
-    """Parties of this process: every request is served at once. Tests with it hold for all transports."""
+class NearTransport:
+    """Parties of this process, which are always here; how a request is served is said by whoever is one."""
 
     def __init__(self, parties: Mapping[str, PartyServer]) -> None:
         self.parties = dict(parties)
         self._replies: dict[str, bytes] = {}
-
-    def post(self, party: str, request: bytes) -> None:
-        """Serve the request."""
-        self._replies[party] = self.parties[party].serve(request)
-
-    def reply(self, party: str) -> bytes:
-        """The reply to the last request."""
-        return self._replies.pop(party)
 
     def first(self, parties: Sequence[str]) -> str:
         """The first in their order: all replies are here."""
@@ -66,3 +58,15 @@ class DirectTransport:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class DirectTransport(NearTransport):
+    """Requests and replies as they are. Tests with it hold for all transports."""
+
+    def post(self, party: str, request: bytes) -> None:
+        """Serve the request."""
+        self._replies[party] = self.parties[party].serve(request)
+
+    def reply(self, party: str) -> bytes:
+        """The reply to the last request."""
+        return self._replies.pop(party)

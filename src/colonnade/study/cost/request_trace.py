@@ -7,13 +7,13 @@ are those of a federation, and nobody counts them by hand.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
-from colonnade.core.table import Table
 from colonnade.runtime.remote.party_server import PartyServer
+from colonnade.runtime.remote.transport import NearTransport
 from colonnade.study.cost.link import Link
 
 
@@ -99,12 +99,12 @@ class Stopwatch:
 
 
 @final
-class TimedTransport:
-    """Parties of this process; every request is served at once, timed, and noted in a trace."""
+class TimedTransport(NearTransport):
+    """Times every request, and notes it in a trace; over a line of one speed for all, replies arrive in order."""
 
     def __init__(self, parties: Mapping[str, PartyServer]) -> None:
-        self.parties, self.trace, self._watch = dict(parties), Trace(), Stopwatch()
-        self._replies: dict[str, bytes] = {}
+        super().__init__(parties)
+        self.trace, self._watch = Trace(), Stopwatch()
 
     @contextmanager
     def tracing(self) -> Iterator[Trace]:
@@ -126,21 +126,3 @@ class TimedTransport:
         self.trace.events.append(Computed(self._watch.lap()))
         self.trace.events.append(Heard(party))
         return self._replies.pop(party)
-
-    def first(self, parties: Sequence[str]) -> str:
-        """The first in their order: over a line of one speed for all, they arrive so."""
-        return parties[0]
-
-    def session(self, party: str) -> bytes:
-        """The session in the party's specification."""
-        return self.parties[party].spec.session
-
-    def give(self, party: str, name: str, table: Table) -> None:
-        """Put the rows in place."""
-        self.parties[party].place(name, table)
-
-    def wait_for(self, party: str) -> None:
-        """They are always here."""
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -7,7 +7,6 @@ are: every slice of a list is masked by itself, and slices are put together in t
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from colonnade.errors import ConfigError
+from colonnade.runtime.cores import cores
 
 SLICE = 2048
 """The number of entries that a worker masks at a time: some hundredths of a second."""
@@ -25,13 +25,6 @@ T = TypeVar("T", Sequence[bytes], bytes)
 Piece = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 Later = Callable[[], bytes]
 """Gives the masked entries of a part, and waits for them if they are not there yet."""
-
-
-def cores() -> int:
-    """The number of cores that this process may use; OMP_NUM_THREADS may set a smaller one."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(here, int(asked)) if asked.isdecimal() and int(asked) else here
 
 
 class Workers:
